@@ -1,0 +1,126 @@
+package jobs
+
+import (
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Duration is a time.Duration that TOML writes as text: "250ms", "1h30m", "90d".
+type Duration time.Duration
+
+func (d Duration) D() time.Duration { return time.Duration(d) }
+
+// String leaves out the zero parts that time.Duration prints: 10m, not 10m0s.
+func (d Duration) String() string {
+	s := time.Duration(d).String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-2]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-2]
+	}
+	return s
+}
+
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := ParseDuration(string(text))
+	*d = Duration(v)
+	return err
+}
+
+// ParseDuration is time.ParseDuration with days ("90d") and with an error that
+// says how to write it.
+func ParseDuration(s string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
+			return time.Duration(n) * 24 * time.Hour, nil
+		}
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a duration: write a number with its unit, like \"500ms\", \"30s\", \"1h30m\" or \"90d\"", s)
+	}
+	return d, nil
+}
+
+// Strings is a TOML value that may be one string or a list of them.
+type Strings []string
+
+func (l *Strings) UnmarshalTOML(v any) error {
+	return oneOrMany(v, "a string", func(item any) bool {
+		s, ok := item.(string)
+		*l = append(*l, s)
+		return ok
+	})
+}
+
+// Durations is a TOML value that may be one duration or a list of them.
+type Durations []time.Duration
+
+func (l *Durations) UnmarshalTOML(v any) error {
+	var parse error
+	err := oneOrMany(v, "a duration like \"30s\"", func(item any) bool {
+		s, ok := item.(string)
+		if !ok {
+			return false
+		}
+		d, err := ParseDuration(s)
+		if err != nil {
+			parse = err
+		}
+		*l = append(*l, d)
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	return parse
+}
+
+// Times is a TOML value that may be one instant or a list of them.
+type Times []time.Time
+
+func (l *Times) UnmarshalTOML(v any) error {
+	return oneOrMany(v, "an instant like 2026-12-01T09:00:00Z", func(item any) bool {
+		t, ok := item.(time.Time)
+		*l = append(*l, t)
+		// TOML's local times carry no offset, so replicas elsewhere would differ.
+		return ok && !strings.HasPrefix(t.Location().String(), "datetime-local") &&
+			!strings.HasPrefix(t.Location().String(), "date-local") && !strings.HasPrefix(t.Location().String(), "time-local")
+	})
+}
+
+func oneOrMany(v any, want string, take func(any) bool) error {
+	items, many := v.([]any)
+	if !many {
+		items = []any{v}
+	}
+	for _, item := range items {
+		if !take(item) {
+			return fmt.Errorf("want %s, or a list of them, not %v", want, item)
+		}
+	}
+	return nil
+}
+
+// A Secret is text that is used and never shown: it prints as *** whatever the
+// verb, and in JSON and slog too. Reveal is the one way out.
+type Secret string
+
+func (s Secret) Reveal() string { return string(s) }
+
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return "***"
+}
+
+func (s Secret) Format(f fmt.State, _ rune)   { fmt.Fprint(f, s.String()) }
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+func (s Secret) LogValue() slog.Value         { return slog.StringValue(s.String()) }
