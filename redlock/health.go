@@ -1,0 +1,162 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A health is what is known of one Redis server, and whether it may vote.
+//
+// A server that was restarted may have forgotten a key that somebody still relies
+// on, so its yes to a new lease would help a second owner. It gets no vote until
+// every lease that it can have forgotten has ended: the delayed restart that the
+// algorithm asks of operators, done by its clients. Extending and releasing need a
+// key that is there, so a young server may take part in those.
+type health struct {
+	guard time.Duration // how long a restarted server gets no vote; < 0: always has one
+	known *census
+
+	mu    sync.Mutex
+	now   Status
+	until time.Time // end of the quarantine
+}
+
+// A census knows which address answered with which run_id, so that one server
+// behind two addresses does not vote twice.
+type census struct {
+	mu    sync.Mutex
+	lives map[string]string // run_id to name
+}
+
+func (c *census) claim(runID, name string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if other, ok := c.lives[runID]; ok && other != name {
+		return fmt.Errorf("is the same server as %s: its vote would count double", other)
+	}
+	for id, n := range c.lives {
+		if n == name {
+			delete(c.lives, id)
+		}
+	}
+	c.lives[runID] = name
+	return nil
+}
+
+func newHealth(name string, guard time.Duration, known *census) *health {
+	return &health{guard: guard, known: known, now: Status{Name: name, Err: errors.New("not asked yet")}}
+}
+
+// quarantine returns why the server may not vote on a new lease, or nil.
+func (h *health) quarantine() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	left := time.Until(h.until)
+	if left <= 0 {
+		return nil
+	}
+	return fmt.Errorf("in quarantine for %s more: %s", left.Round(time.Millisecond), h.now.Why)
+}
+
+func (h *health) status() Status {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.now
+	if time.Until(h.until) > 0 {
+		s.Quarantined = h.until
+	} else {
+		s.Why = ""
+	}
+	return s
+}
+
+// answered keeps how long the last answer took, or why there was none.
+func (h *health) answered(took time.Duration, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.now.Err = err
+	if err == nil {
+		h.now.RoundTrip = took
+	}
+}
+
+// greet runs on each new connection, before any question: it looks at who answers,
+// and refuses the connection where that is nobody who may vote. A connection cannot
+// outlive the process at its other end, so what holds here holds for all of it.
+func (m *redisMaster) greet(ctx context.Context, conn *redis.Conn) error {
+	pipe := conn.Pipeline()
+	info := pipe.Info(ctx)
+	pipe.ScriptLoad(ctx, extendSource)
+	pipe.ScriptLoad(ctx, releaseSource)
+	_, _ = pipe.Exec(ctx) // a script that was not loaded is sent whole later
+	if err := info.Err(); err != nil {
+		return explain(err)
+	}
+	return m.health.meet(parseInfo(info.Val()))
+}
+
+func parseInfo(text string) map[string]string {
+	facts := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			facts[name] = value
+		}
+	}
+	return facts
+}
+
+// meet judges a server by its INFO.
+func (h *health) meet(info map[string]string) error {
+	runID, version := info["run_id"], info["redis_version"]
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.now.Version, h.now.Role = version, info["role"]
+	if err := unfit(info); err != nil {
+		return err
+	}
+	if err := h.known.claim(runID, h.now.Name); err != nil {
+		return err
+	}
+	uptime, err := strconv.Atoi(info["uptime_in_seconds"])
+	if err != nil {
+		return errors.New("INFO does not tell its uptime")
+	}
+	// The server rounds its uptime down, so it may be older, never younger.
+	age := time.Duration(uptime) * time.Second
+	switch {
+	case h.guard < 0:
+	case h.now.RunID != "" && h.now.RunID != runID:
+		h.until = time.Now().Add(h.guard)
+		h.now.Why = "another server answers at this address now, or it was restarted"
+	case h.now.RunID == "" && age < h.guard:
+		h.until = time.Now().Add(h.guard - age)
+		h.now.Why = fmt.Sprintf("it was started %s ago and may have forgotten a lock", age)
+	}
+	h.now.RunID = runID
+	return nil
+}
+
+// unfit returns why a server must not keep locks at all, or nil.
+func unfit(info map[string]string) error {
+	major, _, _ := strings.Cut(info["redis_version"], ".")
+	if n, err := strconv.Atoi(major); err == nil && n < 7 {
+		return fmt.Errorf("runs Redis %s: want 7.0 or newer", info["redis_version"])
+	}
+	if role := info["role"]; role != "master" {
+		return fmt.Errorf("its role is %q: want an independent master", role)
+	}
+	if info["cluster_enabled"] == "1" {
+		return errors.New("is part of a cluster: want an independent master")
+	}
+	if limit, policy := info["maxmemory"], info["maxmemory_policy"]; limit != "0" && limit != "" && policy != "noeviction" {
+		return fmt.Errorf("may evict locks: its maxmemory-policy is %s, want noeviction", policy)
+	}
+	return nil
+}

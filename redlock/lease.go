@@ -1,0 +1,198 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// A Lease is a lock that was granted, until its validity runs out. Only the lease
+// can prolong or release the lock. It may be used by several goroutines.
+type Lease struct {
+	locker *Locker
+	key    string
+	token  string
+	ttl    time.Duration
+	vote   *ballot
+
+	mu         sync.Mutex
+	until      time.Time // end of validity
+	expires    time.Time // when the last of our keys is gone by itself
+	granted    time.Duration
+	lowest     time.Duration
+	extensions int
+}
+
+func newLease(l *Locker, key, token string, ttl time.Duration, until time.Time, vote *ballot) *Lease {
+	left := time.Until(until)
+	return &Lease{
+		locker: l, key: key, token: token, ttl: ttl, vote: vote,
+		until: until, expires: until.Add(l.drift(ttl)), granted: left, lowest: left,
+	}
+}
+
+func (l *Lease) Key() string { return l.key }
+
+// Validity is how long the lease may still be trusted, by our own monotonic clock.
+// Compare it with zero right before an effect; a context that has not ended proves
+// less, because the goroutine that ends it may be late.
+func (l *Lease) Validity() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Until(l.until)
+}
+
+// Evidence is how good the lease was.
+type Evidence struct {
+	Votes      int // masters that granted it, late ones included
+	Masters    int
+	Granted    time.Duration // validity when it was granted
+	Lowest     time.Duration // the lowest that validity has been
+	Left       time.Duration // validity now
+	Extensions int
+}
+
+func (l *Lease) Evidence() Evidence {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	left := max(0, time.Until(l.until))
+	return Evidence{
+		Votes: l.vote.votes(), Masters: len(l.locker.masters),
+		Granted: l.granted, Lowest: min(l.lowest, left), Left: left, Extensions: l.extensions,
+	}
+}
+
+// Extend makes the lease as long again as it was when it was granted. It asks the
+// masters to prolong keys that hold our token, never to make one, and succeeds only
+// while the lease is still valid: a late answer is no ownership.
+func (l *Lease) Extend(ctx context.Context) error {
+	if l.Validity() <= 0 {
+		return fmt.Errorf("extend %q: %w", l.key, ErrLost)
+	}
+	start := time.Now()
+	vote := l.locker.ask(Question{Op: Extend, Key: l.key, Token: l.token, TTL: l.ttl}, nil)
+	if err := vote.wait(ctx); err != nil {
+		return fmt.Errorf("extend %q: %w", l.key, err)
+	}
+	if !vote.won() {
+		err := vote.refusal(l.key)
+		if errors.Is(err, ErrTaken) {
+			err = fmt.Errorf("%w: a majority of masters no longer has its key", ErrLost)
+		}
+		return fmt.Errorf("extend %q: %w", l.key, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	left := time.Until(l.until)
+	if left <= 0 {
+		return fmt.Errorf("extend %q: %w: the masters agreed too late", l.key, ErrLost)
+	}
+	l.lowest = min(l.lowest, left)
+	l.until = start.Add(l.ttl - l.locker.drift(l.ttl))
+	l.expires = start.Add(l.ttl)
+	l.extensions++
+	return nil
+}
+
+// Limits of [Lease.Keep]. With neither bound given, 1,000 extensions are the most.
+type Limits struct {
+	Extensions int           // how often to extend
+	Hold       time.Duration // how long to go on extending
+}
+
+// Keep extends the lease for as long as the returned context lives, beginning at
+// half of its validity. The context ends with a cause that is [ErrLost] before
+// validity does, whatever the network does. Call stop when the work is done; it
+// returns when no extension is under way.
+func (l *Lease) Keep(ctx context.Context, limits Limits) (held context.Context, stop func()) {
+	if limits == (Limits{}) {
+		limits.Extensions = 1000
+	}
+	held, cancel := context.WithCancelCause(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if why := l.keep(held, limits); why != nil {
+			cancel(why)
+		}
+	}()
+	return held, func() {
+		cancel(context.Canceled)
+		<-ended
+	}
+}
+
+// keep returns why the lease could not be held any longer, or nil if ctx ended.
+func (l *Lease) keep(ctx context.Context, limits Limits) error {
+	begun := time.Now()
+	margin := l.ttl / 100 // the context must have ended when validity does
+	why := fmt.Errorf("%w: it could not be extended in time", ErrLost)
+	pause := l.Validity() / 2
+	for {
+		left := l.Validity() - margin
+		if left <= 0 {
+			return why
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(min(pause, left)):
+		}
+		switch {
+		case limits.Extensions > 0 && l.Evidence().Extensions >= limits.Extensions:
+			why, pause = fmt.Errorf("%w: it was extended %d times, the most allowed", ErrLost, limits.Extensions), left
+			continue
+		case limits.Hold > 0 && time.Since(begun) >= limits.Hold:
+			why, pause = fmt.Errorf("%w: it was held for %s, the longest allowed", ErrLost, limits.Hold), left
+			continue
+		}
+		switch err := l.extendInTime(ctx, margin); {
+		case err == nil:
+			pause = l.Validity() / 2
+		case errors.Is(err, ErrLost):
+			return err
+		default:
+			why, pause = fmt.Errorf("%w: %w", ErrLost, err), l.ttl/20
+		}
+	}
+}
+
+func (l *Lease) extendInTime(ctx context.Context, margin time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, l.Validity()-margin)
+	defer cancel()
+	return l.Extend(ctx)
+}
+
+// Release gives the lock back on all masters, on no context but its own, and
+// returns when a quorum has confirmed it or the master timeout has passed. Masters
+// that did not confirm are asked again in the background. The error is ErrLost if
+// the lease had ended before, and a [NoQuorumError] if too few masters answered.
+func (l *Lease) Release() error {
+	l.mu.Lock()
+	expires := l.expires
+	l.until = time.Time{}
+	l.mu.Unlock()
+
+	vote := l.locker.ask(Question{Op: Release, Key: l.key, Token: l.token}, func(m Master, a Answer) {
+		if a.Err != nil {
+			l.locker.janitor.release(m, l.key, l.token, expires, 1)
+		}
+	})
+	for i, m := range l.locker.masters {
+		if a, answered := l.vote.answer(i); !answered || a.Err != nil {
+			// Its SET may still be on the way, as in abandon.
+			l.locker.janitor.release(m, l.key, l.token, expires, 1)
+		}
+	}
+	_ = vote.wait(context.Background())
+	if vote.won() {
+		return nil
+	}
+	err := vote.refusal(l.key)
+	if errors.Is(err, ErrTaken) {
+		err = ErrLost
+	}
+	return fmt.Errorf("release %q: %w", l.key, err)
+}

@@ -1,0 +1,307 @@
+// Package redlock takes locks that a majority of independent Redis masters
+// grants: the algorithm that Redis documents as Redlock, with the holes closed
+// that its clients usually leave open.
+//
+//	locker, err := redlock.New(redlock.Options{}, "redis://a:6379", "redis://b:6379", …)
+//	defer locker.Close()
+//
+//	lease, err := locker.Acquire(ctx, "restock", 10*time.Second, "")
+//	if errors.Is(err, redlock.ErrTaken) {
+//		return // somebody else has it
+//	}
+//	if err != nil {
+//		return err // too few masters answered: err says which, and why
+//	}
+//	defer lease.Release()
+//
+//	held, stop := lease.Keep(ctx, redlock.Keep{}) // ends before the lease does
+//	defer stop()
+//	work(held)
+//
+// # What it promises
+//
+// Two leases on one key are not valid at the same time as long as the masters'
+// clocks run at rates that differ less than the drift allowance, and fewer than a
+// majority of masters forget a key within its TTL undetected. A lease's validity
+// is counted from before the first request was sent, on the monotonic clock, less
+// drift. The context of [Lease.Keep] ends before validity does, whatever the
+// network does. No master can hold a caller up longer than [Options.MasterTimeout].
+// A failed or abandoned attempt leaves no key behind on a master that can be
+// reached.
+//
+// # What it does not promise
+//
+// A process that is paused between looking at its lease and doing the work acts
+// late; no lock service can prevent that. Where an effect must not happen twice,
+// give it a fence that the place of the effect checks; this package has none to
+// give, because counters on independent masters cannot make one.
+//
+// # On the wire
+//
+// A plain string key, set by SET NX PX, and removed or prolonged by a script that
+// compares the value: other Redlock clients, and everything else that locks with
+// SET NX, are excluded by us and exclude us, if they use the same names on the same
+// masters. The masters are Redis 7.0 or newer, each independent of the others:
+// replicas, clusters and servers that may evict keys get no vote.
+//
+// Nothing of quorate is imported here; the package could be a module of its own.
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Options of a [Locker]. The zero value is a good one.
+type Options struct {
+	// MasterTimeout is how long a master may take to answer, before it counts as a
+	// no; 0 means 50 ms. It bounds acquiring, extending and releasing alike.
+	MasterTimeout time.Duration
+
+	// DriftFactor is the part of the TTL that is given away to clocks that run at
+	// different rates; 0 means 0.01. Two milliseconds are added to it.
+	DriftFactor float64
+
+	// MinValidity is the least validity that a new lease must have; 0 means half of
+	// its TTL.
+	MinValidity time.Duration
+
+	// MaxTTL is the longest TTL that anybody uses on these masters; 0 means a
+	// minute. Acquire refuses a longer one.
+	MaxTTL time.Duration
+
+	// RestartGuard is how long a master that was restarted gets no vote on new
+	// leases, because it may have forgotten one that still holds; 0 means MaxTTL,
+	// and a negative value turns the guard off.
+	RestartGuard time.Duration
+
+	// AnyNumber permits an even number of masters.
+	AnyNumber bool
+}
+
+func (o Options) withDefaults() Options {
+	if o.MasterTimeout == 0 {
+		o.MasterTimeout = 50 * time.Millisecond
+	}
+	if o.DriftFactor == 0 {
+		o.DriftFactor = 0.01
+	}
+	if o.MaxTTL == 0 {
+		o.MaxTTL = time.Minute
+	}
+	if o.RestartGuard == 0 {
+		o.RestartGuard = o.MaxTTL
+	}
+	return o
+}
+
+// The limits of what Acquire takes.
+const (
+	MinTTL = 10 * time.Millisecond
+	MaxKey = 512
+)
+
+// A Locker acquires leases. It may be used by any number of goroutines.
+type Locker struct {
+	masters []Master
+	quorum  int
+	opts    Options
+	janitor *janitor
+
+	stop  context.CancelFunc
+	ended sync.WaitGroup
+}
+
+// New returns a Locker over the Redis masters at these URLs. It does not dial:
+// [Locker.Check] does.
+func New(opts Options, urls ...string) (*Locker, error) {
+	opts = opts.withDefaults()
+	known := &census{lives: map[string]string{}}
+	masters := make([]Master, len(urls))
+	for i, url := range urls {
+		m, err := newRedisMaster(url, opts, known)
+		if err != nil {
+			return nil, fmt.Errorf("master %d of %d: %w", i+1, len(urls), err)
+		}
+		masters[i] = m
+	}
+	l, err := over(opts, masters...)
+	if err != nil {
+		closeAll(masters)
+	}
+	return l, err
+}
+
+// over returns a Locker over any masters.
+func over(opts Options, masters ...Master) (*Locker, error) {
+	opts = opts.withDefaults()
+	n := len(masters)
+	switch {
+	case n == 0:
+		return nil, errors.New("redlock: no masters given")
+	case n%2 == 0 && !opts.AnyNumber:
+		return nil, fmt.Errorf("redlock: %d masters tolerate no more failures than %d do: use an odd number", n, n-1)
+	case opts.MasterTimeout < 0 || opts.DriftFactor < 0 || opts.DriftFactor >= 1 || opts.MinValidity < 0 || opts.MaxTTL < MinTTL:
+		return nil, fmt.Errorf("redlock: options out of range: %+v", opts)
+	}
+	seen := map[string]bool{}
+	for _, m := range masters {
+		if seen[m.Name()] {
+			return nil, fmt.Errorf("redlock: master %s is listed twice: its vote would count double", m.Name())
+		}
+		seen[m.Name()] = true
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	l := &Locker{masters: masters, quorum: n/2 + 1, opts: opts, janitor: newJanitor(opts.MasterTimeout), stop: stop}
+	l.ended.Go(func() { l.watch(ctx) })
+	return l, nil
+}
+
+// Acquire makes one attempt to take the key for ttl, and returns a lease whose
+// validity is at least [Options.MinValidity]. It returns as soon as a quorum has
+// said yes, or can no longer do so; never later than the master timeout. The note
+// travels in the key's value, for those who find it taken: see [TakenError].
+//
+// The error is a [TakenError], a [NoQuorumError], a [ValidityError], or that of
+// ctx. Whatever the error, the attempt is undone on every master that it may have
+// reached.
+func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, note string) (*Lease, error) {
+	if err := l.checkRequest(key, ttl, note); err != nil {
+		return nil, err
+	}
+	token := newToken(note)
+	start := time.Now()
+	vote := l.ask(Question{Op: Take, Key: key, Token: token, TTL: ttl}, nil)
+	err := vote.wait(ctx)
+
+	until := start.Add(ttl - l.drift(ttl))
+	validity := time.Until(until)
+	switch {
+	case err == nil && vote.won() && validity >= l.minValidity(ttl):
+		return newLease(l, key, token, ttl, until, vote), nil
+	case err == nil && vote.won():
+		err = &ValidityError{Key: key, Left: validity, Want: l.minValidity(ttl)}
+	case err == nil:
+		err = vote.refusal(key)
+	default:
+		err = fmt.Errorf("acquire %q: %w", key, err)
+	}
+	l.abandon(vote, key, token, start.Add(ttl))
+	return nil, err
+}
+
+func (l *Locker) checkRequest(key string, ttl time.Duration, note string) error {
+	switch {
+	case key == "" || len(key) > MaxKey:
+		return fmt.Errorf("redlock: key of %d bytes: want 1 to %d", len(key), MaxKey)
+	case ttl < MinTTL || ttl > l.opts.MaxTTL:
+		return fmt.Errorf("redlock: ttl %s: want %s to %s", ttl, MinTTL, l.opts.MaxTTL)
+	case len(note) > MaxKey:
+		return fmt.Errorf("redlock: note of %d bytes: want at most %d", len(note), MaxKey)
+	}
+	return nil
+}
+
+// abandon undoes an attempt on every master that may hold its key: behind the SET,
+// on the same connection, and again later where that was not confirmed.
+func (l *Locker) abandon(vote *ballot, key, token string, until time.Time) {
+	for i, m := range l.masters {
+		a, answered := vote.answer(i)
+		if answered && a.Err == nil && !a.OK {
+			continue // it holds somebody else's key
+		}
+		// A SET without an answer may still be on its way on a connection that was
+		// given up, and overtake one release; it cannot overtake two.
+		times := 1
+		if !answered || a.Err != nil {
+			times = 2
+		}
+		l.janitor.release(m, key, token, until, times)
+	}
+}
+
+// ask puts the question to all masters. Each answer is shown to heard, if that is
+// not nil, also when it comes too late to count.
+func (l *Locker) ask(q Question, heard func(Master, Answer)) *ballot {
+	q.Deadline = time.Now().Add(l.opts.MasterTimeout)
+	vote := newBallot(l.masters, l.quorum, q.Deadline)
+	for i, m := range l.masters {
+		m.Ask(q, func(a Answer) {
+			vote.cast(i, a)
+			if heard != nil {
+				heard(m, a)
+			}
+		})
+	}
+	return vote
+}
+
+func (l *Locker) drift(ttl time.Duration) time.Duration {
+	return time.Duration(float64(ttl)*l.opts.DriftFactor) + 2*time.Millisecond
+}
+
+func (l *Locker) minValidity(ttl time.Duration) time.Duration {
+	if l.opts.MinValidity > 0 {
+		return l.opts.MinValidity
+	}
+	return (ttl - l.drift(ttl)) / 2
+}
+
+// Check asks every master whether it is well, and returns what they said. The
+// error is a [NoQuorumError] if too few of them can vote.
+func (l *Locker) Check(ctx context.Context) ([]Status, error) {
+	vote := l.ask(Question{Op: Ping}, nil)
+	err := vote.all(ctx)
+	if err == nil && !vote.won() {
+		err = vote.refusal("")
+	}
+	return l.Status(), err
+}
+
+// Status says how the masters are, as they last answered.
+func (l *Locker) Status() []Status {
+	all := make([]Status, len(l.masters))
+	for i, m := range l.masters {
+		all[i] = m.Status()
+	}
+	return all
+}
+
+// Quorum is how many masters must agree.
+func (l *Locker) Quorum() int { return l.quorum }
+
+// watchEvery is how often an idle master is asked how it is: connections stay
+// warm, and a restart is noticed before the next lock needs the answer.
+const watchEvery = 5 * time.Second
+
+func (l *Locker) watch(ctx context.Context) {
+	beat := time.NewTicker(watchEvery)
+	defer beat.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-beat.C:
+			_, _ = l.Check(ctx) // Status keeps what was answered
+		}
+	}
+}
+
+// Close gives up the connections. Leases that are still held end with their TTL.
+func (l *Locker) Close() {
+	l.stop()
+	l.ended.Wait()
+	l.janitor.close()
+	closeAll(l.masters)
+}
+
+func closeAll(masters []Master) {
+	for _, m := range masters {
+		if m != nil {
+			m.Close()
+		}
+	}
+}
