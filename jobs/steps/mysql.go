@@ -1,0 +1,337 @@
+package steps
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"strings"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"quorate/jobs"
+	"quorate/migrations"
+)
+
+// MySQL is MySQL and MariaDB. Three things are different here: a context does not
+// stop a statement on the server, so it is killed over a second connection; some
+// statements commit by themselves, so a savepoint shows whether the transaction is
+// still the one that we began; and tables without transactions cannot roll back,
+// which the server tells in a warning.
+type mysql struct {
+	config  *driver.Config
+	steps   *sql.DB // the connections that steps work on
+	control *sql.DB // to kill, and to look things up, when those are all taken
+}
+
+// What MySQL calls the errors that we tell apart.
+const (
+	mysqlNoTable   = 1146
+	mysqlNoRestore = 1196
+	mysqlNoSave    = 1305
+)
+
+func openMySQL(u *url.URL) (database, error) {
+	query := u.Query()
+	socket := query.Get("socket")
+	query.Del("socket")
+	base := driver.NewConfig()
+	base.User, base.DBName = u.User.Username(), strings.TrimPrefix(u.Path, "/")
+	base.Passwd, _ = u.User.Password()
+	base.Net, base.Addr = "tcp", u.Host
+	if socket != "" {
+		base.Net, base.Addr = "unix", socket
+	}
+	// The driver's own reader takes care of ports, TLS and unknown parameters.
+	dsn, _, _ := strings.Cut(base.FormatDSN(), "?")
+	config, err := driver.ParseDSN(dsn + "?" + query.Encode())
+	if err != nil {
+		return nil, err
+	}
+	if config.DBName == "" {
+		return nil, errors.New("the url names no database: mysql://user:password@host/database")
+	}
+	config.Loc, config.ParseTime = time.UTC, false
+	config.MultiStatements, config.InterpolateParams, config.AllowAllFiles = false, false, false
+	config.Logger = &driver.NopLogger{}
+	if config.Timeout == 0 {
+		config.Timeout = checkLimit
+	}
+	if config.Params == nil {
+		config.Params = map[string]string{}
+	}
+	config.Params["time_zone"] = "'+00:00'" // replicas must agree on what a date is
+	m := &mysql{config: config}
+	if m.steps, err = m.pool(config, maxConns); err == nil {
+		m.control, err = m.pool(config, maxConns)
+	}
+	return m, err
+}
+
+func (m *mysql) pool(config *driver.Config, size int) (*sql.DB, error) {
+	connector, err := driver.NewConnector(config)
+	if err != nil {
+		return nil, err
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(size)
+	db.SetMaxIdleConns(-1)
+	return db, nil
+}
+
+func (m *mysql) rules() *dialect { return mysqlDialect }
+
+func (m *mysql) close() {
+	m.steps.Close()
+	m.control.Close()
+}
+
+func (m *mysql) prepare(ctx context.Context) error {
+	tables, err := migrations.Target("mysql")
+	if err != nil {
+		return err
+	}
+	config := m.config.Clone()
+	config.MultiStatements = true
+	db, err := m.pool(config, 1)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	_, err = db.ExecContext(ctx, tables)
+	return err
+}
+
+func (m *mysql) check(ctx context.Context) error {
+	var wrong sql.NullString
+	var found int
+	err := m.control.QueryRowContext(ctx, `SELECT count(*), group_concat(if(engine = 'InnoDB', NULL, table_name))
+		FROM information_schema.tables
+		WHERE table_schema = database() AND table_name IN ('quorate_fence', 'quorate_effect')`).Scan(&found, &wrong)
+	switch {
+	case err != nil:
+		return err
+	case found < 2:
+		return errUnprepared
+	case wrong.String != "":
+		return fmt.Errorf("its %s cannot roll back: ALTER TABLE … ENGINE = InnoDB", wrong.String)
+	}
+	return nil
+}
+
+type mysqlTx struct {
+	db     *mysql
+	conn   *sql.Conn
+	id     int64
+	marked bool
+}
+
+func (m *mysql) begin(ctx context.Context, idle time.Duration) (transaction, error) {
+	conn, err := m.steps.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := &mysqlTx{db: m, conn: conn}
+	var version, mode string
+	err = conn.QueryRowContext(ctx, "SELECT connection_id(), version(), @@sql_mode").Scan(&t.id, &version, &mode)
+	if err == nil && strings.Contains(mode, "NO_BACKSLASH_ESCAPES") {
+		err = errors.New("its sql_mode has NO_BACKSLASH_ESCAPES, under which statements read differently: set sql_mode in the target's url")
+	}
+	if err == nil {
+		seconds := func(d time.Duration) int { return max(1, int(math.Ceil(d.Seconds()))) }
+		settings := fmt.Sprintf("SET SESSION wait_timeout = %d", seconds(idle))
+		if limit := statementLimit(ctx); limit > 0 {
+			settings += fmt.Sprintf(", innodb_lock_wait_timeout = %d", min(seconds(limit), 1<<20))
+			if strings.Contains(version, "MariaDB") {
+				settings += fmt.Sprintf(", max_statement_time = %.3f", limit.Seconds())
+			}
+		}
+		_, err = conn.ExecContext(ctx, settings)
+	}
+	if err == nil {
+		_, err = conn.ExecContext(ctx, "START TRANSACTION")
+	}
+	if err != nil {
+		t.close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// guarded runs something that the context's end stops on the server. It waits for
+// the killer, so that a late kill cannot hit what the connection does next. That
+// the context has ended is the result then: a killed statement may well return no
+// error at all.
+func (t *mysqlTx) guarded(ctx context.Context, do func(context.Context) error) error {
+	work, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	killed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(killed)
+		kill, cancel := context.WithTimeout(work, cancelWait)
+		defer cancel()
+		if _, err := t.db.control.ExecContext(kill, fmt.Sprintf("KILL QUERY %d", t.id)); err != nil {
+			cut() // nobody there to stop it; drop the line
+			return
+		}
+		timer := time.AfterFunc(cancelWait, cut)
+		context.AfterFunc(work, func() { timer.Stop() })
+	})
+	err := do(work)
+	if stop() {
+		return err
+	}
+	<-killed
+	return errors.Join(context.Cause(ctx), err)
+}
+
+func (t *mysqlTx) guard(ctx context.Context, e effect) (earlier *marker, err error) {
+	err = t.guarded(ctx, func(ctx context.Context) error {
+		if _, err := t.conn.ExecContext(ctx, `INSERT INTO quorate_fence (lock_name, fence) VALUES (?, ?)
+			ON DUPLICATE KEY UPDATE fence = greatest(fence, ?)`, e.lock, int64(e.fence), int64(e.fence)); err != nil {
+			return err
+		}
+		var seen jobs.Fence
+		if err := t.conn.QueryRowContext(ctx, `SELECT fence FROM quorate_fence WHERE lock_name = ? FOR UPDATE`, e.lock).Scan(&seen); err != nil {
+			return err
+		}
+		if seen > e.fence {
+			return &fencedError{e.lock, e.fence, seen}
+		}
+		done, err := t.conn.ExecContext(ctx, `INSERT INTO quorate_effect (job, due, step, fence, run_id) VALUES (?, ?, ?, ?, ?)
+			ON DUPLICATE KEY UPDATE run_id = run_id`, e.job, e.due, e.step, int64(e.fence), e.run)
+		if err != nil {
+			return err
+		}
+		if n, err := done.RowsAffected(); err != nil || n > 0 {
+			t.marked = n > 0
+			if err == nil {
+				_, err = t.conn.ExecContext(ctx, "SAVEPOINT quorate")
+			}
+			return err
+		}
+		earlier, err = mysqlMarker(ctx, t.conn, e)
+		return err
+	})
+	if isMySQL(err, mysqlNoTable) {
+		return nil, errUnprepared
+	}
+	return earlier, err
+}
+
+// mysqlMarker reads a marker, and waits for whoever is about to write or undo it.
+func mysqlMarker(ctx context.Context, conn *sql.Conn, e effect) (*marker, error) {
+	var m marker
+	err := conn.QueryRowContext(ctx, `SELECT run_id, fence FROM quorate_effect
+		WHERE job = ? AND due = ? AND step = ? FOR UPDATE`, e.job, e.due, e.step).Scan(&m.run, &m.fence)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return &m, err
+}
+
+func isMySQL(err error, number uint16) bool {
+	var my *driver.MySQLError
+	return errors.As(err, &my) && my.Number == number
+}
+
+func (t *mysqlTx) exec(ctx context.Context, s statement, run jobs.Run, show *table) (changed int64, err error) {
+	args := make([]any, len(s.params))
+	for i, name := range s.params {
+		args[i] = value(run, name)
+	}
+	err = t.guarded(ctx, func(ctx context.Context) error {
+		rows, err := t.conn.QueryContext(ctx, s.text, args...)
+		if err != nil {
+			return err
+		}
+		if err := showRows(rows, show); err != nil {
+			return err
+		}
+		return t.conn.QueryRowContext(ctx, "SELECT greatest(row_count(), 0)").Scan(&changed)
+	})
+	return changed, err
+}
+
+// showRows reads an answer to its end, all result sets of it.
+func showRows(rows *sql.Rows, show *table) error {
+	defer rows.Close()
+	for more := true; more; more = rows.NextResultSet() {
+		names, err := rows.Columns()
+		if err != nil {
+			return err
+		}
+		show.header(names)
+		cells := make([]sql.RawBytes, len(names))
+		into, raw := make([]any, len(names)), make([][]byte, len(names))
+		for i := range cells {
+			into[i] = &cells[i]
+		}
+		for rows.Next() {
+			if err := rows.Scan(into...); err != nil {
+				return err
+			}
+			for i := range cells {
+				raw[i] = cells[i]
+			}
+			show.row(raw)
+		}
+		if len(names) > 0 {
+			show.end()
+		}
+	}
+	return rows.Err()
+}
+
+func (t *mysqlTx) commit(ctx context.Context) error {
+	_, err := t.conn.ExecContext(ctx, "RELEASE SAVEPOINT quorate")
+	if isMySQL(err, mysqlNoSave) {
+		return unknown("%w", errEscaped)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = t.conn.ExecContext(ctx, "COMMIT")
+	return err
+}
+
+// landed asks for the marker, in a way that waits for a transaction that holds it.
+func (t *mysqlTx) landed(ctx context.Context, e effect) (bool, error) {
+	conn, err := t.db.control.Conn(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	for _, sql := range []string{"SET SESSION innodb_lock_wait_timeout = 2", "START TRANSACTION"} {
+		if _, err := conn.ExecContext(ctx, sql); err != nil {
+			return false, err
+		}
+	}
+	m, err := mysqlMarker(ctx, conn, e)
+	return err == nil && m != nil && *m == e.marker, err
+}
+
+func (t *mysqlTx) abort(ctx context.Context, e effect) error {
+	_, err := t.conn.ExecContext(ctx, "ROLLBACK")
+	if err == nil {
+		var level, message string
+		var code int
+		if t.conn.QueryRowContext(ctx, "SHOW WARNINGS").Scan(&level, &code, &message) == nil && code == mysqlNoRestore {
+			return errors.New("a table without transactions (not InnoDB) was changed and could not be rolled back: ALTER TABLE … ENGINE = InnoDB")
+		}
+	} else {
+		t.close()
+	}
+	if !t.marked {
+		return nil
+	}
+	if landed, err := t.landed(ctx, e); err == nil && landed {
+		return errEscaped
+	}
+	return nil
+}
+
+func (t *mysqlTx) close() { t.conn.Close() } // with no idle connections kept, the line is cut

@@ -1,0 +1,275 @@
+package steps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+
+	"quorate/jobs"
+	"quorate/migrations"
+)
+
+// Postgres is spoken to below pgx's types: parameters carry casts, so values travel
+// as text both ways, and what a statement returned is shown as psql would.
+type postgres struct {
+	config *pgconn.Config
+	room   chan struct{} // one place per connection
+}
+
+const (
+	serverMargin = 500 * time.Millisecond // the server stops a statement this much after we should have
+	cancelWait   = 3 * time.Second        // for a cancelled statement to say so, before the line is cut
+)
+
+func openPostgres(address string) (database, error) {
+	config, err := pgconn.ParseConfig(address)
+	if err != nil {
+		return nil, err
+	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = checkLimit
+	}
+	config.RuntimeParams["application_name"] = "quorate"
+	config.RuntimeParams["timezone"] = "UTC" // replicas must agree on what a date is
+	config.RuntimeParams["standard_conforming_strings"] = "on"
+	config.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: cancelWait}
+	}
+	return &postgres{config, make(chan struct{}, maxConns)}, nil
+}
+
+func (p *postgres) rules() *dialect { return postgresDialect }
+func (p *postgres) close()          {}
+
+func (p *postgres) prepare(ctx context.Context) error {
+	tables, err := migrations.Target("postgres")
+	if err != nil {
+		return err
+	}
+	conn, err := pgconn.ConnectConfig(ctx, p.config)
+	if err != nil {
+		return err
+	}
+	defer hangUp(conn)
+	// IF NOT EXISTS alone fails where two processes create a table at once.
+	_, err = conn.Exec(ctx, "BEGIN; SELECT pg_advisory_xact_lock(hashtext('quorate_fence')); "+tables+"; COMMIT").ReadAll()
+	return err
+}
+
+func (p *postgres) check(ctx context.Context) error {
+	conn, err := pgconn.ConnectConfig(ctx, p.config)
+	if err != nil {
+		return err
+	}
+	defer hangUp(conn)
+	got, err := ask(ctx, conn, `SELECT string_agg(t || ' lacks ' || p, ', ')
+		FROM (VALUES ('quorate_fence'), ('quorate_effect')) AS tables(t),
+		     (VALUES ('SELECT'), ('INSERT'), ('UPDATE')) AS privileges(p)
+		WHERE NOT has_table_privilege(t, p) AND (t, p) <> ('quorate_effect', 'UPDATE')`)
+	if err != nil {
+		return unprepared(err)
+	}
+	if got[0] != "" {
+		return fmt.Errorf("its user may not work with the guard tables: %s: grant it", got[0])
+	}
+	return nil
+}
+
+// ask returns the first row of an answer, with NULL as "", or nil if there is none.
+func ask(ctx context.Context, conn *pgconn.PgConn, sql string, args ...any) (row []string, err error) {
+	values := make([][]byte, len(args))
+	for i, a := range args {
+		values[i] = asText(a)
+	}
+	reader := conn.ExecParams(ctx, sql, values, nil, nil, nil)
+	for reader.NextRow() {
+		if row != nil {
+			continue
+		}
+		for _, cell := range reader.Values() {
+			row = append(row, string(cell))
+		}
+	}
+	_, err = reader.Close()
+	return row, err
+}
+
+func asText(v any) []byte {
+	switch v := v.(type) {
+	case time.Time:
+		return []byte(v.Format(time.RFC3339Nano))
+	case int64:
+		return strconv.AppendInt(nil, v, 10)
+	case jobs.Fence:
+		return strconv.AppendInt(nil, int64(v), 10)
+	}
+	return fmt.Append(nil, v)
+}
+
+func unprepared(err error) error {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "42P01" {
+		return errUnprepared
+	}
+	return err
+}
+
+func hangUp(conn *pgconn.PgConn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	conn.Close(ctx) // the server rolls back what was open
+}
+
+type postgresTx struct {
+	db   *postgres
+	conn *pgconn.PgConn
+	xid  string
+	open bool
+}
+
+func (p *postgres) begin(ctx context.Context, idle time.Duration) (transaction, error) {
+	select {
+	case p.room <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("all %d connections were busy: %w", maxConns, context.Cause(ctx))
+	}
+	conn, err := pgconn.ConnectConfig(ctx, p.config)
+	if err != nil {
+		<-p.room
+		return nil, err
+	}
+	t := &postgresTx{db: p, conn: conn, open: true}
+	// So that the server stops a statement whose replica has died. Servers before
+	// 14, and on some systems, have no such setting, and do without.
+	_, err = conn.Exec(ctx, "SET client_connection_check_interval = '1s'").ReadAll()
+	var unsupported *pgconn.PgError
+	if err == nil || errors.As(err, &unsupported) {
+		_, err = conn.Exec(ctx, fmt.Sprintf(
+			"BEGIN; SET LOCAL statement_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d",
+			statementLimit(ctx).Milliseconds(), idle.Milliseconds())).ReadAll()
+	}
+	if err != nil {
+		t.close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// statementLimit is how long the server may work on one statement: the time until
+// the deadline, and a margin in which we stop it ourselves. 0 is no limit.
+func statementLimit(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return 0
+	}
+	return max(time.Until(deadline), 0) + serverMargin
+}
+
+func (t *postgresTx) guard(ctx context.Context, e effect) (*marker, error) {
+	row, err := ask(ctx, t.conn, `INSERT INTO quorate_fence AS held (lock_name, fence) VALUES ($1, $2)
+		ON CONFLICT (lock_name) DO UPDATE SET fence = greatest(held.fence, excluded.fence)
+		RETURNING fence, pg_current_xact_id()`, e.lock, e.fence)
+	if err != nil {
+		return nil, unprepared(err)
+	}
+	t.xid = row[1]
+	if seen, _ := strconv.ParseInt(row[0], 10, 64); seen > int64(e.fence) {
+		return nil, &fencedError{e.lock, e.fence, jobs.Fence(seen)}
+	}
+	row, err = ask(ctx, t.conn, `INSERT INTO quorate_effect (job, due, step, fence, run_id) VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (job, due, step) DO NOTHING RETURNING run_id`, e.job, e.due, e.step, e.fence, e.run)
+	if err != nil || row != nil {
+		return nil, unprepared(err)
+	}
+	row, err = ask(ctx, t.conn, `SELECT run_id, fence FROM quorate_effect WHERE job = $1 AND due = $2 AND step = $3`, e.job, e.due, e.step)
+	if err != nil {
+		return nil, err
+	}
+	if row == nil { // visible to the constraint and not to us: a stricter isolation level
+		return nil, errors.New("another run is doing the same step of the same tick")
+	}
+	var m marker
+	m.run, _ = strconv.ParseInt(row[0], 10, 64)
+	fence, _ := strconv.ParseInt(row[1], 10, 64)
+	m.fence = jobs.Fence(fence)
+	return &m, nil
+}
+
+func (t *postgresTx) exec(ctx context.Context, s statement, run jobs.Run, show *table) (int64, error) {
+	values := make([][]byte, len(s.params))
+	for i, name := range s.params {
+		values[i] = asText(value(run, name))
+	}
+	reader := t.conn.ExecParams(ctx, s.text, values, nil, nil, nil)
+	var names []string
+	for _, f := range reader.FieldDescriptions() {
+		names = append(names, f.Name)
+	}
+	show.header(names)
+	for reader.NextRow() {
+		show.row(reader.Values())
+	}
+	if len(names) > 0 {
+		show.end()
+	}
+	tag, err := reader.Close()
+	if err != nil || tag.Select() {
+		return 0, err
+	}
+	if t.conn.TxStatus() != 'T' {
+		return 0, unknown("%w", errEscaped)
+	}
+	return tag.RowsAffected(), nil
+}
+
+func (t *postgresTx) commit(ctx context.Context) error {
+	results, err := t.conn.Exec(ctx, "COMMIT").ReadAll()
+	if err == nil && results[0].CommandTag.String() != "COMMIT" {
+		return fmt.Errorf("the server answered %s", results[0].CommandTag)
+	}
+	return err
+}
+
+// landed asks the server's own record of transactions.
+func (t *postgresTx) landed(ctx context.Context, _ effect) (bool, error) {
+	conn, err := pgconn.ConnectConfig(ctx, t.db.config)
+	if err != nil {
+		return false, err
+	}
+	defer hangUp(conn)
+	row, err := ask(ctx, conn, "SELECT pg_xact_status($1::xid8)", t.xid)
+	if err != nil {
+		return false, err
+	}
+	switch row[0] {
+	case "committed":
+		return true, nil
+	case "aborted":
+		return false, nil
+	case "in progress":
+		// Its session waits for a COMMIT that was lost on the way, or has yet to
+		// come. Ending it decides the matter, one way or the other.
+		_, err = ask(ctx, conn, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE pid = $1 AND backend_xid = $2::xid8::xid`, int64(t.conn.PID()), t.xid)
+		return false, errors.Join(errUndecided, err)
+	}
+	return false, fmt.Errorf("the server has forgotten transaction %s", t.xid)
+}
+
+// abort needs no ROLLBACK: the server rolls back when the connection closes, and
+// nothing can have left the transaction before.
+func (t *postgresTx) abort(context.Context, effect) error { return nil }
+
+func (t *postgresTx) close() {
+	if !t.open {
+		return
+	}
+	t.open = false
+	hangUp(t.conn)
+	<-t.db.room
+}

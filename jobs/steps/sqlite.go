@@ -1,0 +1,208 @@
+package steps
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net/url"
+	"strings"
+	"time"
+
+	driver "modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"quorate/jobs"
+	"quorate/migrations"
+)
+
+// SQLite is a file that this process writes itself. One writer at a time is all
+// that it has, so the lock of the file does what row locks do elsewhere.
+type sqlite struct {
+	path string
+	db   *sql.DB
+}
+
+// busyPause is how long to wait before asking again for a file that is locked.
+const busyPause = 10 * time.Millisecond
+
+func openSQLite(path string) (database, error) {
+	switch {
+	case path == "":
+		return nil, errors.New("the url names no file: want sqlite:path")
+	case strings.Contains(path, ":memory:"):
+		return nil, errors.New("a database in memory would be gone after each step: want sqlite:path of a file")
+	}
+	db, err := openFile(path, "rw")
+	return &sqlite{path, db}, err
+}
+
+// openFile never creates a file unless the mode says so: a misspelt path would
+// otherwise be a new, empty database.
+func openFile(path, mode string) (*sql.DB, error) {
+	name := "file:" + (&url.URL{Path: path}).EscapedPath() + "?mode=" + mode
+	db, err := sql.Open("sqlite", name)
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(maxConns)
+	db.SetMaxIdleConns(-1)
+	return db, nil
+}
+
+func (l *sqlite) rules() *dialect { return sqliteDialect }
+func (l *sqlite) close()          { l.db.Close() }
+
+func (l *sqlite) prepare(ctx context.Context) error {
+	tables, err := migrations.Target("sqlite")
+	if err != nil {
+		return err
+	}
+	db, err := openFile(l.path, "rwc")
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return patient(ctx, func() error {
+		_, err := db.ExecContext(ctx, tables)
+		return err
+	})
+}
+
+func (l *sqlite) check(ctx context.Context) error {
+	var found int
+	err := patient(ctx, func() error {
+		return l.db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema
+			WHERE type = 'table' AND name IN ('quorate_fence', 'quorate_effect')`).Scan(&found)
+	})
+	if err == nil && found < 2 {
+		return errUnprepared
+	}
+	return err
+}
+
+// patient repeats what found the file locked until the context ends.
+func patient(ctx context.Context, do func() error) error {
+	for {
+		err := do()
+		var lite *driver.Error
+		if !errors.As(err, &lite) || lite.Code()&0xff != sqlite3.SQLITE_BUSY {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), err)
+		case <-time.After(busyPause):
+		}
+	}
+}
+
+type sqliteTx struct {
+	db   *sqlite
+	conn *sql.Conn
+}
+
+func (l *sqlite) begin(ctx context.Context, _ time.Duration) (transaction, error) {
+	conn, err := l.db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := &sqliteTx{l, conn}
+	err = patient(ctx, func() error {
+		_, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE")
+		return err
+	})
+	if err != nil {
+		t.close()
+		return nil, err
+	}
+	return t, nil
+}
+
+func (t *sqliteTx) guard(ctx context.Context, e effect) (*marker, error) {
+	var seen jobs.Fence
+	err := t.conn.QueryRowContext(ctx, `INSERT INTO quorate_fence (lock_name, fence) VALUES (?, ?)
+		ON CONFLICT (lock_name) DO UPDATE SET fence = max(fence, excluded.fence)
+		RETURNING fence`, e.lock, int64(e.fence)).Scan(&seen)
+	switch {
+	case err != nil && strings.Contains(err.Error(), "no such table: quorate_"):
+		return nil, errUnprepared
+	case err != nil:
+		return nil, err
+	case seen > e.fence:
+		return nil, &fencedError{e.lock, e.fence, seen}
+	}
+	earlier, err := t.marker(ctx, t.conn, e)
+	if earlier != nil || err != nil {
+		return earlier, err
+	}
+	_, err = t.conn.ExecContext(ctx, `INSERT INTO quorate_effect (job, due, step, fence, run_id) VALUES (?, ?, ?, ?, ?)`,
+		e.job, instant(e.due), e.step, int64(e.fence), e.run)
+	return nil, err
+}
+
+func (t *sqliteTx) marker(ctx context.Context, conn *sql.Conn, e effect) (*marker, error) {
+	var m marker
+	err := conn.QueryRowContext(ctx, `SELECT run_id, fence FROM quorate_effect WHERE job = ? AND due = ? AND step = ?`,
+		e.job, instant(e.due), e.step).Scan(&m.run, &m.fence)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return &m, err
+}
+
+// instant is how a time is kept in a database that has no type for it.
+func instant(t time.Time) string { return t.Format(time.RFC3339Nano) }
+
+func (t *sqliteTx) exec(ctx context.Context, s statement, run jobs.Run, show *table) (int64, error) {
+	args := make([]any, len(s.params))
+	for i, name := range s.params {
+		args[i] = value(run, name)
+		if due, ok := args[i].(time.Time); ok {
+			args[i] = instant(due)
+		}
+	}
+	before, _, err := t.changes(ctx)
+	if err != nil {
+		return 0, err
+	}
+	rows, err := t.conn.QueryContext(ctx, s.text, args...)
+	if err != nil {
+		return 0, err
+	}
+	if err := showRows(rows, show); err != nil {
+		return 0, err
+	}
+	after, latest, err := t.changes(ctx)
+	if after == before { // the latest change was an earlier statement's
+		latest = 0
+	}
+	return latest, err
+}
+
+// changes counts the rows changed so far, triggers included, and those that the
+// latest statement that changes rows has changed itself.
+func (t *sqliteTx) changes(ctx context.Context) (total, latest int64, err error) {
+	err = t.conn.QueryRowContext(ctx, "SELECT total_changes(), changes()").Scan(&total, &latest)
+	return total, latest, err
+}
+
+// commit may find readers in the way, who hold up a COMMIT and do not undo it.
+func (t *sqliteTx) commit(ctx context.Context) error {
+	return patient(ctx, func() error {
+		_, err := t.conn.ExecContext(ctx, "COMMIT")
+		return err
+	})
+}
+
+func (t *sqliteTx) landed(ctx context.Context, e effect) (bool, error) {
+	conn, err := t.db.db.Conn(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	m, err := t.marker(ctx, conn, e)
+	return err == nil && m != nil && *m == e.marker, err
+}
+
+func (t *sqliteTx) abort(context.Context, effect) error { return nil }
+func (t *sqliteTx) close()                              { t.conn.Close() } // rolls back: no idle connections are kept

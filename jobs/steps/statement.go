@@ -1,0 +1,217 @@
+package steps
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"quorate/jobs"
+)
+
+// A parameter is a value that a statement may name as :name. The cast gives it its
+// type on Postgres, which otherwise guesses from where it stands.
+type parameter struct{ name, cast string }
+
+var parameters = []parameter{
+	{"due", "timestamptz"}, {"run_id", "bigint"}, {"fence", "bigint"},
+	{"job", "text"}, {"attempt", "integer"}, {"replica", "text"},
+}
+
+const parameterNames = ":due, :run_id, :fence, :job, :attempt and :replica"
+
+// A statement is one SQL statement in the words of its target.
+type statement struct {
+	text   string
+	params []string // which value each placeholder stands for
+}
+
+// A dialect is what must be known of a kind of target to read its SQL.
+type dialect struct {
+	name      string
+	numbered  bool   // placeholders are $1::type, each value once; else ?
+	backslash bool   // in '…' and "…" a backslash takes the next character with it
+	estrings  bool   // the same in E'…' alone; and $tag$…$tag$ quotes
+	hash      bool   // # begins a comment, and -- only with a space behind it
+	nested    bool   // comments nest
+	brackets  bool   // [name] quotes a name; elsewhere it is a subscript
+	reserved  string // characters that begin a placeholder of the target's own
+	refuse    func(words []string) string
+}
+
+// CheckSQL says what is wrong with a statement whatever its target: a parameter
+// that does not exist, several statements in one, a statement that cannot live in
+// a transaction. [Targets.CheckStep] knows the target and finds more.
+func CheckSQL(statement string) error {
+	var first error
+	for _, d := range []*dialect{postgresDialect, mysqlDialect, sqliteDialect} {
+		_, err := d.parse(statement)
+		if err == nil {
+			return nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// parseAll reads the statements of a step.
+func (d *dialect) parseAll(list jobs.Strings) ([]statement, error) {
+	all := make([]statement, len(list))
+	for i, sql := range list {
+		var err error
+		if all[i], err = d.parse(sql); err != nil {
+			return nil, fmt.Errorf("statement %d of %d: %w", i+1, len(list), err)
+		}
+	}
+	return all, nil
+}
+
+// parse reads one statement: it refuses what cannot be run as a part of our
+// transaction, and turns :name into the target's placeholders. All else is left as
+// it was written.
+func (d *dialect) parse(sql string) (statement, error) {
+	if strings.IndexByte(sql, 0) >= 0 {
+		return statement{}, errors.New("contains a zero byte")
+	}
+	var out strings.Builder
+	var st statement
+	var words []string
+	ended := false
+	for s := (scanner{d: d, rest: sql}); s.rest != ""; {
+		kind, piece, err := s.next()
+		if err != nil {
+			return statement{}, err
+		}
+		if kind != blank && ended {
+			return statement{}, errors.New("has several statements in one: write sql = [\"…\", \"…\"], they share one transaction")
+		}
+		switch {
+		case kind == symbol && piece == ";":
+			ended = true
+			continue
+		case kind == symbol && strings.Contains(d.reserved, piece):
+			return statement{}, fmt.Errorf("%q would be a placeholder on %s: name the value instead, %s", piece, d.name, parameterNames)
+		case kind == param:
+			if piece, err = st.place(d, piece[1:]); err != nil {
+				return statement{}, err
+			}
+		case kind == word:
+			words = append(words, strings.ToUpper(piece))
+		}
+		out.WriteString(piece)
+	}
+	if len(words) == 0 {
+		return statement{}, errors.New("is not a statement")
+	}
+	if why := refuse(words); why != "" {
+		return statement{}, errors.New(why)
+	}
+	if why := d.refuse(words); why != "" {
+		return statement{}, errors.New(why)
+	}
+	st.text = strings.TrimSpace(out.String())
+	return st, nil
+}
+
+// place returns the placeholder for a value, and notes that it stands there.
+func (s *statement) place(d *dialect, name string) (string, error) {
+	for _, p := range parameters {
+		if p.name != name {
+			continue
+		}
+		if !d.numbered {
+			s.params = append(s.params, name)
+			return "?", nil
+		}
+		for i, known := range s.params {
+			if known == name {
+				return fmt.Sprintf("$%d::%s", i+1, p.cast), nil
+			}
+		}
+		s.params = append(s.params, name)
+		return fmt.Sprintf("$%d::%s", len(s.params), p.cast), nil
+	}
+	return "", fmt.Errorf("has a parameter :%s that there is not: there are %s", name, parameterNames)
+}
+
+// refuse names statements that no target can run within our transaction.
+func refuse(words []string) string {
+	switch words[0] {
+	case "BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE":
+		return words[0] + " is not for a step to say: each step is one transaction already"
+	case "VACUUM":
+		return cannot("VACUUM")
+	case "CREATE", "DROP", "REINDEX", "ALTER":
+		for i, w := range words {
+			if w == "CONCURRENTLY" && i < 8 && (words[0] != "ALTER" || words[1] == "TABLE") {
+				return cannot(words[0] + " … CONCURRENTLY")
+			}
+		}
+	}
+	return ""
+}
+
+func cannot(what string) string {
+	return what + " cannot live in a transaction, and so not behind the fence: run it as a command step"
+}
+
+var postgresDialect = &dialect{
+	name: "Postgres", numbered: true, estrings: true, nested: true, reserved: "$",
+	refuse: func(words []string) string {
+		second := ""
+		if len(words) > 1 {
+			second = words[1]
+		}
+		switch words[0] {
+		case "PREPARE", "EXECUTE", "DEALLOCATE":
+			return words[0] + " is refused: write the statement itself"
+		case "COPY":
+			for _, w := range words {
+				if w == "STDIN" || w == "STDOUT" {
+					return "COPY to and from the client has nobody at this end: use INSERT … SELECT, or psql as a command step"
+				}
+			}
+		case "CREATE", "DROP", "ALTER":
+			switch second {
+			case "DATABASE", "TABLESPACE", "SYSTEM", "SUBSCRIPTION":
+				return cannot(words[0] + " " + second)
+			}
+		case "REINDEX":
+			if second == "DATABASE" || second == "SYSTEM" {
+				return cannot(words[0] + " " + second)
+			}
+		}
+		return ""
+	},
+}
+
+// MySQL commits the transaction before and after a statement that it cannot roll
+// back, and says nothing. So here only those are let through that it can.
+var mysqlDialect = &dialect{
+	name: "MySQL", backslash: true, hash: true, reserved: "?",
+	refuse: func(words []string) string {
+		switch words[0] {
+		case "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH", "VALUES", "TABLE", "CALL", "DO", "LOAD":
+			return ""
+		case "CREATE", "DROP":
+			if len(words) > 1 && words[1] == "TEMPORARY" {
+				return ""
+			}
+		case "SET":
+			return "SET can change the session's transactions: use SELECT … INTO @name"
+		}
+		return words[0] + " commits by itself on MySQL and MariaDB, and so not behind the fence: run it as a command step"
+	},
+}
+
+var sqliteDialect = &dialect{
+	name: "SQLite", brackets: true, reserved: "?@$",
+	refuse: func(words []string) string {
+		switch words[0] {
+		case "PRAGMA", "ATTACH", "DETACH":
+			return cannot(words[0])
+		}
+		return ""
+	},
+}
