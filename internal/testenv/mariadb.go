@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -23,44 +24,25 @@ var mariadb = sync.OnceValues(startMariaDB)
 // mysql://user:password@host:port/database.
 func MariaDB(t testing.TB) string {
 	t.Helper()
-	var s server
-	var err error
-	if given := os.Getenv(envMariaDB); given != "" {
-		s.url = givenURL(t, envMariaDB, given)
-	} else if s, err = mariadb(); err != nil {
+	if address := os.Getenv(envMariaDB); address != "" {
+		return given(t, envMariaDB, address).lend(t, mariadbExec, "DROP DATABASE %s")
+	}
+	s, err := mariadb()
+	if err != nil {
 		without(t, "mariadb", err)
 	}
-	name := database()
-	if err := mariadbExec(s.url, "CREATE DATABASE "+name); err != nil {
-		t.Fatalf("create a database: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := mariadbExec(s.url, "DROP DATABASE "+name); err != nil {
-			t.Errorf("drop database %s: %v", name, err)
-		}
-	})
-	return s.database(name)
+	return s.lend(t, mariadbExec, "DROP DATABASE %s")
 }
 
 func startMariaDB() (server, error) {
-	daemon, err1 := find("mariadbd")
-	install, err2 := find("mariadb-install-db")
-	err := errors.Join(err1, err2)
-	if err == nil {
-		var s server
-		err = tries(func() error {
-			s, err = mariadbProcess(daemon, install)
-			return err
-		})
-		if err == nil {
-			return s, nil
+	return oneOf(func() (server, error) {
+		daemon, err1 := find("mariadbd")
+		install, err2 := find("mariadb-install-db")
+		if err := errors.Join(err1, err2); err != nil {
+			return server{}, err
 		}
-	}
-	s, failed := mariadbContainer()
-	if failed != nil {
-		return server{}, errors.Join(err, failed)
-	}
-	return s, nil
+		return tries(func() (server, error) { return mariadbProcess(daemon, install) })
+	}, mariadbContainer)
 }
 
 func mariadbProcess(daemon, install string) (server, error) {
@@ -72,7 +54,7 @@ func mariadbProcess(daemon, install string) (server, error) {
 	if err != nil {
 		return server{}, err
 	}
-	s := server{url: mariadbURL("127.0.0.1:" + port)}
+	s := server{url: mariadbURL("quorate", "127.0.0.1:"+port)}
 	data := filepath.Join(dir, "data")
 	options := []string{"--no-defaults", "--datadir=" + data, "--skip-name-resolve",
 		"--innodb-log-file-size=4M", "--innodb-buffer-pool-size=32M", "--innodb-flush-log-at-trx-commit=0"}
@@ -96,11 +78,9 @@ func mariadbProcess(daemon, install string) (server, error) {
 	return s, p.ready(func() error { return mariadbIn(s.url, data) })
 }
 
-// mariadbURL returns where and as whom a server of ours is reached. The password
-// is made up for each.
-func mariadbURL(addr string) *url.URL {
-	password := fmt.Sprintf("%016x", random(1<<62))
-	return &url.URL{Scheme: "mysql", User: url.UserPassword("quorate", password), Host: addr, Path: "/"}
+// mariadbURL returns where and as whom a server of ours is reached.
+func mariadbURL(user, addr string) *url.URL {
+	return &url.URL{Scheme: "mysql", User: url.UserPassword(user, rand.Text()), Host: addr, Path: "/"}
 }
 
 func mariadbUser(u *url.Userinfo) string {

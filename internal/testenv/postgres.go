@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"net/url"
 	"os"
@@ -15,12 +16,6 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A server is where databases are made: its URL, with a user who may.
-type server struct {
-	url  *url.URL
-	body any // what runs it; held so that it lives as long as this binary
-}
-
 // The one server of this test binary. It is package state because it has to be
 // shared by tests that know nothing of each other, and is started by the first
 // that asks: a server of its own would cost each test 0.6 s, a database costs
@@ -31,61 +26,24 @@ var postgres = sync.OnceValues(startPostgres)
 // Whoever is still connected to it at the end is thrown out.
 func Postgres(t testing.TB) string {
 	t.Helper()
-	var s server
-	var err error
-	if given := os.Getenv(envPostgres); given != "" {
-		s.url = givenURL(t, envPostgres, given)
-	} else if s, err = postgres(); err != nil {
+	if address := os.Getenv(envPostgres); address != "" {
+		return given(t, envPostgres, address).lend(t, postgresExec, "DROP DATABASE %s WITH (FORCE)")
+	}
+	s, err := postgres()
+	if err != nil {
 		without(t, "postgres", err)
 	}
-	name := database()
-	err = postgresExec(s.url, `CREATE DATABASE `+name)
-	if err != nil {
-		t.Fatalf("create a database: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := postgresExec(s.url, `DROP DATABASE `+name+` WITH (FORCE)`); err != nil {
-			t.Errorf("drop database %s: %v", name, err)
-		}
-	})
-	return s.database(name)
-}
-
-// database returns the URL of one database of the server.
-func (s server) database(name string) string {
-	u := *s.url
-	u.Path = "/" + name
-	return u.String()
-}
-
-// givenURL reads an address that somebody gave. What is wrong with it is said
-// without quoting it: it holds a password.
-func givenURL(t testing.TB, env, given string) *url.URL {
-	t.Helper()
-	u, err := url.Parse(given)
-	if err != nil || u.Host == "" {
-		t.Fatalf("%s cannot be read; write scheme://user:password@host:port/database", env)
-	}
-	return u
+	return s.lend(t, postgresExec, "DROP DATABASE %s WITH (FORCE)")
 }
 
 func startPostgres() (server, error) {
-	bin, err := postgresBin()
-	if err == nil {
-		var s server
-		err = tries(func() error {
-			s, err = postgresProcess(bin)
-			return err
-		})
-		if err == nil {
-			return s, nil
+	return oneOf(func() (server, error) {
+		bin, err := postgresBin()
+		if err != nil {
+			return server{}, err
 		}
-	}
-	s, failed := postgresContainer()
-	if failed != nil {
-		return server{}, errors.Join(err, failed)
-	}
-	return s, nil
+		return tries(func() (server, error) { return postgresProcess(bin) })
+	}, postgresContainer)
 }
 
 // postgresBin returns the folder of the server's binaries, which is in PATH on
@@ -111,10 +69,10 @@ func postgresProcess(bin string) (server, error) {
 	if err != nil {
 		return server{}, err
 	}
+	s := server{url: postgresURL("127.0.0.1:" + port)}
 	as, err := unprivileged(dir, "postgres", "nobody")
 	if err == nil {
-		err = run(dir, as, filepath.Join(bin, "initdb"), "-D", filepath.Join(dir, "data"), "-U", "postgres",
-			"-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
+		err = initdb(bin, dir, as, s.url.User)
 	}
 	if err != nil {
 		return server{}, errors.Join(err, os.RemoveAll(dir))
@@ -126,9 +84,26 @@ func postgresProcess(bin string) (server, error) {
 	if err != nil {
 		return server{}, errors.Join(err, os.RemoveAll(dir))
 	}
-	s := server{body: p, url: &url.URL{Scheme: "postgres", User: url.User("postgres"),
-		Host: "127.0.0.1:" + port, Path: "/postgres", RawQuery: "sslmode=disable"}}
+	s.body = p
 	return s, p.ready(func() error { return postgresIn(s.url, dir) })
+}
+
+func initdb(bin, dir string, as *credential, u *url.Userinfo) error {
+	secret, _ := u.Password()
+	file := filepath.Join(dir, "password")
+	// The folder is closed to others; the file is for another user to read.
+	if err := os.WriteFile(file, []byte(secret+"\n"), 0o644); err != nil {
+		return err
+	}
+	return run(dir, as, filepath.Join(bin, "initdb"), "-D", filepath.Join(dir, "data"), "-U", u.Username(),
+		"--pwfile", file, "-A", "password", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
+}
+
+// postgresURL returns where and as whom a server of ours is reached: with a
+// password that nobody else on this machine knows.
+func postgresURL(addr string) *url.URL {
+	return &url.URL{Scheme: "postgres", User: url.UserPassword("postgres", rand.Text()),
+		Host: addr, Path: "/postgres", RawQuery: "sslmode=disable"}
 }
 
 // postgresIn asks the server whether it is the one with its data in dir.

@@ -3,15 +3,16 @@
 package testenv
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
 	"strconv"
 	"syscall"
-	"time"
 )
 
 // A process is a server that we started, with the folder that is its own.
@@ -29,10 +30,11 @@ type process struct {
 
 // The keeper is told the signal, the pid and the folder. A line on the pipe says
 // that the server was stopped in good order and that its pid means nothing now.
+// A signal other than KILL has a second to work: Postgres owes the system a shared
+// memory segment, which nobody else gives back.
 const keeper = `read -r _ && exit
 kill -s "$1" "$2"
-n=0
-while kill -0 "$2" && [ $n -lt 20 ]; do sleep 0.1; n=$((n+1)); done
+[ "$1" = KILL ] || sleep 1
 kill -s KILL "$2"
 rm -rf -- "$3"`
 
@@ -44,8 +46,12 @@ func run(dir string, as *credential, name string, args ...string) error {
 	cmd := exec.Command(name, args...)
 	cmd.Dir = dir // the one we are in may be closed to the other user
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s", name, err, out)
+	out, err := cmd.CombinedOutput()
+	if as != nil && errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("run %s as uid %d in %s: %w; set TMPDIR to a folder that others may enter", name, as.Uid, dir, err)
+	}
+	if err != nil {
+		return fmt.Errorf("run %s: %w: %s", name, err, out)
 	}
 	return nil
 }
@@ -125,13 +131,10 @@ func (p *process) thaw() error {
 	return p.cmd.Process.Signal(syscall.SIGCONT)
 }
 
-// ready asks until the server answers, has ended, or the limit has passed; then
-// it is killed, and the error carries the end of its log.
+// ready returns when the server answers. One that does not is killed, and the
+// error carries the end of its log.
 func (p *process) ready(ask func() error) error {
-	err := ask()
-	for begun := time.Now(); err != nil && !p.exited() && time.Since(begun) < startLimit; err = ask() {
-		time.Sleep(2 * time.Millisecond)
-	}
+	err := answers(ask, p.exited)
 	if err == nil {
 		return nil
 	}

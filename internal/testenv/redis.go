@@ -132,18 +132,19 @@ func givenMasters(t testing.TB, urls []string, n int) []*Redis {
 func newMaster(t testing.TB) (*Redis, error) {
 	bin, err := find("redis-server")
 	if err != nil {
-		body, addr, failed := redisContainer()
+		d, failed := redisContainer(t)
 		if failed != nil {
 			return nil, errors.Join(err, failed)
 		}
-		return &Redis{t: t, url: "redis://" + addr + "/0", addr: addr, body: body}, nil
+		return &Redis{t: t, url: "redis://" + d.addr + "/0", addr: d.addr, body: d}, nil
 	}
-	p := &redisProcess{bin: bin}
-	err = tries(func() error {
-		if p.port, err = freePort(); err != nil {
-			return err
+	p, err := tries(func() (*redisProcess, error) {
+		port, err := freePort()
+		if err != nil {
+			return nil, err
 		}
-		return p.start()
+		p := &redisProcess{bin: bin, port: port}
+		return p, p.start()
 	})
 	if err != nil {
 		return nil, err

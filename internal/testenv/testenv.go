@@ -26,10 +26,8 @@
 package testenv
 
 import (
-	"crypto/rand"
-	"errors"
 	"fmt"
-	"math/big"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -83,22 +81,13 @@ func find(name string) (string, error) {
 	return "", fmt.Errorf("%s is not installed", name)
 }
 
-// random returns a number below n that no other process will pick alike.
-func random(n int64) int64 {
-	i, err := rand.Int(rand.Reader, big.NewInt(n))
-	if err != nil {
-		panic(err) // the system has no randomness: documented never to happen
-	}
-	return i.Int64()
-}
-
 // listen opens a loopback port that stays ours by custom after it was closed:
 // below the ports that systems hand out by themselves, so that no outgoing
 // connection sits on it while a server of a test is down.
 func listen() (net.Listener, error) {
 	var failed error
 	for range 50 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10000+random(22000)))
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(22000)))
 		if err == nil {
 			return l, nil
 		}
@@ -118,20 +107,21 @@ func freePort() (string, error) {
 	return port, err
 }
 
-// database returns a name that no other test has.
-func database() string {
-	return fmt.Sprintf("quorate_test_%012x", random(1<<48))
+// answers asks until the server answers, has ended, or the limit has passed.
+func answers(ask func() error, ended func() bool) error {
+	err := ask()
+	for begun := time.Now(); err != nil && !ended() && time.Since(begun) < startLimit; err = ask() {
+		time.Sleep(2 * time.Millisecond)
+	}
+	return err
 }
 
-// tries runs a start that may lose the race for its port, a few times.
-func tries(start func() error) error {
-	var failed []error
+// tries repeats a start that may lose the race for its port.
+func tries[T any](start func() (T, error)) (started T, err error) {
 	for range 3 {
-		err := start()
-		if err == nil {
-			return nil
+		if started, err = start(); err == nil {
+			break
 		}
-		failed = append(failed, err)
 	}
-	return errors.Join(failed...)
+	return started, err
 }
