@@ -64,7 +64,7 @@ type Step struct {
 	Env     map[string]string `toml:"env"`
 
 	// A Go function, for those who import the packages.
-	Func Func `toml:"-"`
+	Func Func `toml:"-" json:"-"`
 }
 
 // HTTP is the request that an HTTP step sends.

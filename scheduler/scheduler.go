@@ -1,33 +1,263 @@
+// Package scheduler turns due times into runs: at most one run for each tick,
+// whichever replica gets to it, and one row for each tick, whatever became of it.
+//
+// Read trigger.go first: it is the path of every tick, scheduled or by hand, from
+// top to bottom. This file makes the ticks, and is the only one that knows gocron.
+// Others hold what surrounds the path: settle.go says what becomes of a tick that
+// could not run, keeping.go what goes on while runs are under way, gaps.go what
+// was overlooked.
+//
+// What may live here: decisions about ticks. What may not: SQL, HTTP, a Redis
+// command, or any acquire, claim or finish outside trigger.go.
+//
+//	s, err := scheduler.New(scheduler.Config{Replica: "a", Jobs: all, Locker: locker, Store: st, Steps: executor})
+//	err = s.Run(ctx, 30*time.Second) // ticks until ctx ends, then lets runs finish
 package scheduler
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
+	"github.com/go-co-op/gocron/v2"
+	"github.com/google/uuid"
+
 	"quorate/jobs"
+	"quorate/jobs/steps"
 	"quorate/redlock"
+	"quorate/store"
 )
 
 // ErrNoJob: no job of that name is configured.
 var ErrNoJob = errors.New("no such job")
 
-type Scheduler struct{}
+// Config is what a Scheduler is made of. All fields but Log and Ended are needed.
+type Config struct {
+	Replica string // the name of this process, unlike that of any other
+	Jobs    []*jobs.Job
+	Locker  *redlock.Locker
+	Store   store.Store
+	Steps   *steps.Executor
+
+	Log   *slog.Logger   // nil: say nothing
+	Ended func(jobs.Run) // called for each row that this replica wrote or finished
+}
+
+// A Scheduler is one replica.
+type Scheduler struct {
+	replica  string
+	revision string
+	started  time.Time
+	jobs     map[string]*jobs.Job
+	names    []string // sorted
+
+	locker *redlock.Locker
+	store  store.Store
+	steps  *steps.Executor
+	log    *slog.Logger
+	ended  func(jobs.Run)
+
+	work workforce
+	owed ledger // rows that the store was not there to take
+	// accounted says until when the search for gaps has seen each job's ticks; only
+	// that search uses it.
+	accounted map[string]time.Time
+	ready     chan struct{}
+}
+
+// New returns a replica that does nothing yet. The jobs must have been prepared.
+func New(cfg Config) (*Scheduler, error) {
+	s := &Scheduler{
+		replica: cfg.Replica, started: time.Now(), jobs: map[string]*jobs.Job{},
+		locker: cfg.Locker, store: cfg.Store, steps: cfg.Steps, log: cfg.Log, ended: cfg.Ended,
+		ready: make(chan struct{}), accounted: map[string]time.Time{},
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.ended == nil {
+		s.ended = func(jobs.Run) {}
+	}
+	s.log = s.log.With("replica", s.replica)
+	for _, j := range cfg.Jobs {
+		if s.jobs[j.Name] != nil {
+			return nil, fmt.Errorf("two jobs are named %q", j.Name)
+		}
+		s.jobs[j.Name] = j
+		s.names = append(s.names, j.Name)
+	}
+	slices.Sort(s.names)
+	s.work.init()
+	var err error
+	s.revision, err = revisionOf(s.Jobs())
+	return s, err
+}
+
+// revisionOf is a hash of all that the jobs say.
+func revisionOf(all []*jobs.Job) (string, error) {
+	text, err := json.Marshal(all)
+	if err != nil {
+		return "", fmt.Errorf("revision of the jobs: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:6]), nil
+}
 
 // Replica is the name of this process; Revision the hash of its jobs.
-func (s *Scheduler) Replica() string    { return "" }
-func (s *Scheduler) Revision() string   { return "" }
-func (s *Scheduler) Started() time.Time { return time.Time{} }
+func (s *Scheduler) Replica() string    { return s.replica }
+func (s *Scheduler) Revision() string   { return s.revision }
+func (s *Scheduler) Started() time.Time { return s.started }
 
 // Jobs returns the jobs, sorted by name.
-func (s *Scheduler) Jobs() []*jobs.Job { return nil }
+func (s *Scheduler) Jobs() []*jobs.Job {
+	all := make([]*jobs.Job, len(s.names))
+	for i, name := range s.names {
+		all[i] = s.jobs[name]
+	}
+	return all
+}
 
 // Masters says how the Redis masters are.
-func (s *Scheduler) Masters() []redlock.Status { return nil }
+func (s *Scheduler) Masters() []redlock.Status { return s.locker.Status() }
 
-// RunNow makes a manual tick of the job and sends it down the path of every
-// tick. It returns as soon as the tick has its row: a running run, or one that
-// was skipped or missed. The run goes on after ctx has ended.
+// Run makes ticks until ctx ends. Then it lets runs finish for as long as drain
+// says, cancels the rest, and returns when every run has its row and every lock is
+// released.
+func (s *Scheduler) Run(ctx context.Context, drain time.Duration) error {
+	if err := s.register(ctx); err != nil {
+		return fmt.Errorf("register jobs: %w", err)
+	}
+	keeping := s.startKeeping()
+	defer keeping.stop()
+	stopTicking, err := s.startTicking()
+	if err != nil {
+		return err
+	}
+	close(s.ready)
+	s.log.Info("scheduler started", "jobs", len(s.names), "revision", s.revision)
+
+	<-ctx.Done()
+	stopTicking()
+	s.work.drain(drain)
+	s.log.Info("scheduler stopped")
+	return nil
+}
+
+// Ready is closed when the scheduler ticks.
+func (s *Scheduler) Ready() <-chan struct{} { return s.ready }
+
+// RunNow makes a manual tick of the job and sends it down the path of every tick.
+// It returns as soon as the tick has its row: a running run, or one that was
+// skipped or missed. The run goes on after ctx has ended.
 func (s *Scheduler) RunNow(ctx context.Context, job string) (jobs.Run, error) {
-	return jobs.Run{}, ErrNoJob
+	j := s.jobs[job]
+	if j == nil {
+		return jobs.Run{}, fmt.Errorf("%w: %q (there are: %s)", ErrNoJob, job, strings.Join(s.names, ", "))
+	}
+	tick := jobs.Tick{Job: j, Due: time.Now().UTC().Truncate(time.Microsecond), Attempt: 1, Trigger: jobs.TriggerManual}
+	begun := make(chan jobs.Run, 1)
+	over := make(chan error, 1)
+	if !s.work.start(func(ctx context.Context) {
+		run, err := s.settle(ctx, tick, func(r jobs.Run) { begun <- r })
+		if err == nil && len(begun) == 0 {
+			begun <- run
+		}
+		over <- err
+	}) {
+		return jobs.Run{}, errDraining
+	}
+	select {
+	case run := <-begun:
+		return run, nil
+	case err := <-over:
+		select {
+		case run := <-begun:
+			return run, nil
+		default:
+			return jobs.Run{}, err
+		}
+	case <-ctx.Done():
+		return jobs.Run{}, context.Cause(ctx)
+	}
+}
+
+// startTicking gives every job's schedule to gocron, which is the clock and nothing
+// else: it tells a task neither when it was due nor lets it outlive a shutdown, so
+// a task only hands over the ticks that have come due.
+func (s *Scheduler) startTicking() (stop func(), err error) {
+	clock, err := gocron.NewScheduler(gocron.WithLocation(time.UTC))
+	if err != nil {
+		return nil, fmt.Errorf("start the clock: %w", err)
+	}
+	for _, j := range s.Jobs() {
+		if j.Schedule().Never() {
+			continue
+		}
+		h := &handover{scheduler: s, job: j, last: time.Now()}
+		_, err := clock.NewJob(
+			gocron.CronJob(j.Schedule().String(), false),
+			gocron.NewTask(h.tick),
+			gocron.WithName(j.Name),
+			gocron.WithCronImplementation(gocronSchedule{j.Schedule()}),
+			gocron.WithEventListeners(gocron.AfterJobRunsWithPanic(func(_ uuid.UUID, name string, what any) {
+				s.log.Error("tick panicked", "job", name, "panic", what)
+			})),
+		)
+		if err != nil {
+			return nil, fmt.Errorf("schedule job %q: %w", j.Name, err)
+		}
+	}
+	clock.Start()
+	return func() { _ = clock.Shutdown() }, nil // tasks only hand over, none is cut short
+}
+
+// gocronSchedule shows a Schedule to gocron.
+type gocronSchedule struct{ jobs.Schedule }
+
+func (g gocronSchedule) IsValid(string, *time.Location, time.Time) error { return nil }
+
+// Next never returns the zero time, on which gocron would spin for ever.
+func (g gocronSchedule) Next(after time.Time) time.Time {
+	if next := g.Schedule.Next(after); !next.IsZero() {
+		return next
+	}
+	return after.AddDate(100, 0, 0)
+}
+
+// A handover turns a timer that fired into the ticks that have come due since the
+// last one. A timer can fire a little early when the wall clock was set; ticks that
+// are too old to be started are left to the search for gaps.
+type handover struct {
+	scheduler *Scheduler
+	job       *jobs.Job
+
+	mu   sync.Mutex
+	last time.Time
+}
+
+const earlyTimer = 20 * time.Millisecond
+
+func (h *handover) tick() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	from := h.last
+	if oldest := now.Add(-h.job.StartDeadline.D()); from.Before(oldest) {
+		from = oldest
+	}
+	for due := h.job.Schedule().Next(from); !due.IsZero() && !due.After(now.Add(earlyTimer)); due = h.job.Schedule().Next(due) {
+		h.last = due
+		tick := jobs.Tick{Job: h.job, Due: due, Attempt: 1, Trigger: jobs.TriggerSchedule}
+		h.scheduler.work.start(func(ctx context.Context) {
+			_, _ = h.scheduler.settle(ctx, tick, nil) // it has its row, or another replica writes it
+		})
+	}
 }

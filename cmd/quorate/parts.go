@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"quorate/jobs"
+	"quorate/jobs/steps"
+	"quorate/redlock"
+	"quorate/scheduler"
+	"quorate/store"
+	"quorate/store/postgres"
+	"quorate/store/sqlite"
+	"quorate/web"
+)
+
+// parts are what a replica is made of, opened in this order and closed in reverse.
+type parts struct {
+	store   store.Store
+	targets *steps.Targets
+	locker  *redlock.Locker
+}
+
+// openStore opens the store that the config names.
+func openStore(ctx context.Context, c *Config) (store.Store, error) {
+	url := c.Store.URL.Reveal()
+	if path, ok := strings.CutPrefix(url, "sqlite:"); ok {
+		return sqlite.Open(ctx, path)
+	}
+	return postgres.Open(ctx, url)
+}
+
+// openParts opens everything that a replica works with, and finds out before the
+// first tick what a replica cannot do without.
+func openParts(ctx context.Context, c *Config) (_ *parts, err error) {
+	p := &parts{}
+	defer func() {
+		if err != nil {
+			p.close()
+		}
+	}()
+	if p.store, err = openStore(ctx, c); err != nil {
+		return nil, fmt.Errorf("[store]: %w", err)
+	}
+	if err = upToDate(ctx, p.store); err != nil {
+		return nil, fmt.Errorf("[store]: %w", err)
+	}
+	if p.targets, err = steps.Open(ctx, c.targetURLs()); err != nil {
+		return nil, err
+	}
+	for _, j := range c.Jobs {
+		for _, step := range j.Steps {
+			if step.Kind() == "sql" {
+				if err = p.targets.CheckStep(step); err != nil {
+					return nil, fmt.Errorf("job %q, step %q: %w", j.Name, step.Name, err)
+				}
+			}
+		}
+	}
+	if p.locker, err = openLocker(c); err != nil {
+		return nil, fmt.Errorf("[redlock]: %w", err)
+	}
+	if err = mastersAnswer(ctx, p.locker); err != nil {
+		return nil, fmt.Errorf("[redlock]: %w", err)
+	}
+	return p, nil
+}
+
+func (p *parts) close() {
+	if p.locker != nil {
+		p.locker.Close()
+	}
+	p.targets.Close()
+	if p.store != nil {
+		p.store.Close()
+	}
+}
+
+// upToDate migrates the store where it is behind. One that is not needs no right
+// to change the schema.
+func upToDate(ctx context.Context, st store.Store) error {
+	status, err := st.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if status.Applied >= status.Known {
+		return nil
+	}
+	return st.Migrate(ctx)
+}
+
+func openLocker(c *Config) (*redlock.Locker, error) {
+	guard, err := c.restartGuard()
+	if err != nil {
+		return nil, err
+	}
+	urls := make([]string, len(c.Redlock.Masters))
+	for i, m := range c.Redlock.Masters {
+		urls[i] = m.Reveal()
+	}
+	return redlock.New(redlock.Options{
+		MasterTimeout: c.Redlock.MasterTimeout.D(),
+		DriftFactor:   c.Redlock.DriftFactor,
+		MinValidity:   c.Redlock.MinValidity.D(),
+		RestartGuard:  guard,
+		MaxTTL:        c.longestTTL(),
+	}, urls...)
+}
+
+// mastersAnswer makes the first connections, which may take longer than a lock may.
+func mastersAnswer(ctx context.Context, locker *redlock.Locker) error {
+	var err error
+	for range 3 {
+		if _, err = locker.Check(ctx); err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w; start them, or mend [redlock] masters", err)
+}
+
+// newScheduler returns the scheduler of one replica over these parts.
+func (p *parts) newScheduler(c *Config, name string, log *slog.Logger, ended func(jobs.Run)) (*scheduler.Scheduler, error) {
+	return scheduler.New(scheduler.Config{
+		Replica: name, Jobs: c.jobList(), Locker: p.locker, Store: p.store,
+		Steps: &steps.Executor{Targets: p.targets}, Log: log, Ended: ended,
+	})
+}
+
+// runAll runs replicas and their door until ctx ends or one of them fails, and lets
+// runs finish. The door stays open until the last replica has stopped.
+func runAll(ctx context.Context, drain time.Duration, door *web.Server, l net.Listener, replicas ...*scheduler.Scheduler) error {
+	open, shut := context.WithCancel(context.WithoutCancel(ctx))
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	failed := make(chan error, len(replicas)+1)
+	var answering, ticking sync.WaitGroup
+	answering.Go(func() {
+		defer stop()
+		failed <- door.Serve(open, l)
+	})
+	for _, r := range replicas {
+		ticking.Go(func() {
+			defer stop()
+			failed <- r.Run(ctx, drain)
+		})
+	}
+	ticking.Wait()
+	shut()
+	answering.Wait()
+	close(failed)
+	var all error
+	for err := range failed {
+		all = errors.Join(all, err)
+	}
+	return all
+}

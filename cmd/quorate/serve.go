@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"quorate/jobs"
+	"quorate/web"
+)
+
+func serveCommand() *cobra.Command {
+	var path, name, listen string
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run a replica",
+		Long: `Run a replica: tick, take locks from the masters, run jobs, record them.
+
+Start as many as you like with the same config. SIGTERM lets runs finish for
+drain_timeout, then cancels them.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := loadConfig(path, os.LookupEnv)
+			if err != nil {
+				return err
+			}
+			if name != "" {
+				c.Replica.Name = name
+			}
+			if listen != "" {
+				c.Replica.Listen = listen
+			}
+			return serve(cmd.Context(), c, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)))
+		},
+	}
+	configFlag(cmd, &path)
+	cmd.Flags().StringVar(&name, "name", "", "the `NAME` of this replica (default: [replica] name, or host and process)")
+	cmd.Flags().StringVar(&listen, "listen", "", "where to answer HTTP, `ADDR` like 127.0.0.1:8080 (default: [replica] listen)")
+	return cmd
+}
+
+func serve(ctx context.Context, c *Config, log *slog.Logger) error {
+	if c.Replica.Name == "" {
+		c.Replica.Name = processName()
+	}
+	p, err := openParts(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	for name := range c.Targets {
+		if err := p.targets.Check(ctx, name); err != nil {
+			return err
+		}
+	}
+	l, err := net.Listen("tcp", c.Replica.Listen)
+	if err != nil {
+		return fmt.Errorf("[replica] listen: %w: if another replica runs on this machine, give this one --listen 127.0.0.1:0", err)
+	}
+	// The scheduler tells the door of each run that ended; the door is made of the
+	// scheduler. Nothing ticks before both are there.
+	var door *web.Server
+	replica, err := p.newScheduler(c, c.Replica.Name, log, func(run jobs.Run) { door.Ended(run) })
+	if err != nil {
+		return err
+	}
+	door, err = web.New(web.Config{
+		Scheduler: replica, Store: p.store, Token: c.Web.Token,
+		Hosts: append(c.Web.AllowedHosts, l.Addr().String()), Version: version(), Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	log.Info("listening", "replica", c.Replica.Name, "url", "http://"+l.Addr().String())
+	return runAll(ctx, c.Replica.DrainTimeout.D(), door, l, replica)
+}
+
+// processName tells this process from others on the same host.
+func processName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "replica"
+	}
+	return fmt.Sprintf("%s-%d", host, os.Getpid())
+}
