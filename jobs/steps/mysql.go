@@ -185,7 +185,7 @@ func (t *mysqlTx) guarded(ctx context.Context, do func(context.Context) error) e
 		return err
 	}
 	<-killed
-	return errors.Join(context.Cause(ctx), err)
+	return because(ctx, err)
 }
 
 func (t *mysqlTx) guard(ctx context.Context, e effect) (earlier *marker, err error) {
@@ -248,21 +248,26 @@ func (t *mysqlTx) exec(ctx context.Context, s statement, run jobs.Run, show *tab
 		if err != nil {
 			return err
 		}
-		if err := showRows(rows, show); err != nil {
+		returned, err := showRows(rows, show)
+		if err != nil {
 			return err
+		}
+		if s.returning { // row_count() does not know of these
+			changed = returned
+			return nil
 		}
 		return t.conn.QueryRowContext(ctx, "SELECT greatest(row_count(), 0)").Scan(&changed)
 	})
 	return changed, err
 }
 
-// showRows reads an answer to its end, all result sets of it.
-func showRows(rows *sql.Rows, show *table) error {
+// showRows reads an answer to its end, all result sets of it, and counts its rows.
+func showRows(rows *sql.Rows, show *table) (n int64, err error) {
 	defer rows.Close()
 	for more := true; more; more = rows.NextResultSet() {
 		names, err := rows.Columns()
 		if err != nil {
-			return err
+			return n, err
 		}
 		show.header(names)
 		cells := make([]sql.RawBytes, len(names))
@@ -272,8 +277,9 @@ func showRows(rows *sql.Rows, show *table) error {
 		}
 		for rows.Next() {
 			if err := rows.Scan(into...); err != nil {
-				return err
+				return n, err
 			}
+			n++
 			for i := range cells {
 				raw[i] = cells[i]
 			}
@@ -283,7 +289,7 @@ func showRows(rows *sql.Rows, show *table) error {
 			show.end()
 		}
 	}
-	return rows.Err()
+	return n, rows.Err()
 }
 
 func (t *mysqlTx) commit(ctx context.Context) error {

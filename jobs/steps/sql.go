@@ -78,7 +78,7 @@ const (
 	defaultLookUp = 10 * time.Second
 	lookUpPause   = 100 * time.Millisecond
 	abortLimit    = 5 * time.Second
-	maxIdle       = 10 * time.Second // how long a silent run may keep others from the fence
+	maxIdle       = 5 * time.Second // how long a silent run may keep others from the fence; shorter than the look-up
 )
 
 func (x *Executor) sql(ctx context.Context, hold Hold, step jobs.Step) (result, error) {
@@ -104,11 +104,14 @@ func (x *Executor) sql(ctx context.Context, hold Hold, step jobs.Step) (result, 
 		lock:   hold.Run.Lock,
 	}
 	res, again, err := perform(ctx, hold, step, tx, e, list)
-	if err != nil || again {
+	if again {
+		return res, nil
+	}
+	if err != nil {
 		rollback, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortLimit)
 		defer cancel()
 		if escaped := tx.abort(rollback, e); escaped != nil {
-			return res, unknown("%w; and %w", escaped, err)
+			return res, unknown("%w (%w)", escaped, err)
 		}
 		return res, named(step.Target, err)
 	}

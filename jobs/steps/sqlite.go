@@ -90,7 +90,7 @@ func patient(ctx context.Context, do func() error) error {
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(context.Cause(ctx), err)
+			return because(ctx, err)
 		case <-time.After(busyPause):
 		}
 	}
@@ -119,16 +119,22 @@ func (l *sqlite) begin(ctx context.Context, _ time.Duration) (transaction, error
 }
 
 func (t *sqliteTx) guard(ctx context.Context, e effect) (*marker, error) {
+	earlier, err := t.raise(ctx, e)
+	if err != nil && strings.Contains(err.Error(), "no such table: quorate_") {
+		return nil, errUnprepared
+	}
+	return earlier, err
+}
+
+func (t *sqliteTx) raise(ctx context.Context, e effect) (*marker, error) {
 	var seen jobs.Fence
 	err := t.conn.QueryRowContext(ctx, `INSERT INTO quorate_fence (lock_name, fence) VALUES (?, ?)
 		ON CONFLICT (lock_name) DO UPDATE SET fence = max(fence, excluded.fence)
 		RETURNING fence`, e.lock, int64(e.fence)).Scan(&seen)
-	switch {
-	case err != nil && strings.Contains(err.Error(), "no such table: quorate_"):
-		return nil, errUnprepared
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case seen > e.fence:
+	}
+	if seen > e.fence {
 		return nil, &fencedError{e.lock, e.fence, seen}
 	}
 	earlier, err := t.marker(ctx, t.conn, e)
@@ -169,7 +175,7 @@ func (t *sqliteTx) exec(ctx context.Context, s statement, run jobs.Run, show *ta
 	if err != nil {
 		return 0, err
 	}
-	if err := showRows(rows, show); err != nil {
+	if _, err := showRows(rows, show); err != nil {
 		return 0, err
 	}
 	after, latest, err := t.changes(ctx)

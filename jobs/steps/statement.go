@@ -3,6 +3,7 @@ package steps
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"quorate/jobs"
@@ -21,8 +22,9 @@ const parameterNames = ":due, :run_id, :fence, :job, :attempt and :replica"
 
 // A statement is one SQL statement in the words of its target.
 type statement struct {
-	text   string
-	params []string // which value each placeholder stands for
+	text      string
+	params    []string // which value each placeholder stands for
+	returning bool     // it changes rows and returns them
 }
 
 // A dialect is what must be known of a kind of target to read its SQL.
@@ -110,6 +112,7 @@ func (d *dialect) parse(sql string) (statement, error) {
 	if why := d.refuse(words); why != "" {
 		return statement{}, errors.New(why)
 	}
+	st.returning = words[0] != "SELECT" && slices.Contains(words, "RETURNING")
 	st.text = strings.TrimSpace(out.String())
 	return st, nil
 }
@@ -167,10 +170,8 @@ var postgresDialect = &dialect{
 		case "PREPARE", "EXECUTE", "DEALLOCATE":
 			return words[0] + " is refused: write the statement itself"
 		case "COPY":
-			for _, w := range words {
-				if w == "STDIN" || w == "STDOUT" {
-					return "COPY to and from the client has nobody at this end: use INSERT … SELECT, or psql as a command step"
-				}
+			if slices.Contains(words, "STDIN") || slices.Contains(words, "STDOUT") {
+				return "COPY to and from the client has nobody at this end: use INSERT … SELECT, or psql as a command step"
 			}
 		case "CREATE", "DROP", "ALTER":
 			switch second {

@@ -151,7 +151,7 @@ func (x *Executor) step(ctx context.Context, hold Hold, index int, step jobs.Ste
 	var reason jobs.Reason
 	if err != nil {
 		done.Status, reason = verdict(ctx, err)
-		done.Error = text(explain(ctx, err))
+		done.Error = text(because(ctx, err).Error())
 	}
 	if hold.Progress != nil {
 		hold.Progress(done)
@@ -203,11 +203,14 @@ func verdict(ctx context.Context, err error) (jobs.Status, jobs.Reason) {
 	return jobs.Failed, jobs.ReasonLeaseLost
 }
 
-// explain puts why the context ended before what that did to the step.
-func explain(ctx context.Context, err error) string {
+// because puts why the context ended before what that did to a step.
+func because(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
-	if cause == nil || errors.Is(err, cause) {
-		return err.Error()
+	switch {
+	case cause == nil || errors.Is(err, cause):
+		return err
+	case err == nil:
+		return cause
 	}
-	return fmt.Sprintf("%v (%v)", cause, err)
+	return fmt.Errorf("%w (%w)", cause, err)
 }
