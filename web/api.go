@@ -182,7 +182,7 @@ type idIn struct {
 func (s *Server) getRun(ctx context.Context, in *idIn) (*runOut, error) {
 	run, err := s.cfg.Store.Run(ctx, in.ID)
 	if err != nil {
-		return nil, fmt.Errorf("run %d: %w", in.ID, err)
+		return nil, err
 	}
 	return &runOut{runJSON(run)}, nil
 }

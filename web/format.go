@@ -16,12 +16,11 @@ var pageFuncs = template.FuncMap{
 	"relative": relative,
 	"took":     took,
 	"seconds":  func(ms int64) string { return brief(time.Duration(ms) * time.Millisecond) },
-	"millisec": func(ms float64) string { return fmt.Sprintf("%.1f ms", ms) },
+	"millisec": func(ms float64) string { return fmt.Sprintf("%.2g ms", ms) },
 	"words":    func(s string) string { return strings.ReplaceAll(s, "_", " ") },
 	"short":    func(s string) string { return s[:min(len(s), 8)] },
 	"share":    share,
 	"votes":    votes,
-	"now":      func() time.Time { return time.Now().UTC() },
 	"deref":    func(t *time.Time) time.Time { return *t },
 }
 
@@ -88,16 +87,22 @@ func share(part, whole int64, width int) int {
 	return int(max(0, min(int64(width), part*int64(width)/whole)))
 }
 
-// A pip is one vote drawn: where it stands, and whether it was given.
+// A ballot is the votes of a lease, drawn: a pip for each master.
+type ballot struct {
+	Width int
+	Pips  []pip
+}
+
 type pip struct {
 	X     int
 	Given bool
 }
 
-func votes(e *Evidence) []pip {
-	out := make([]pip, 0, min(e.Masters, 15))
+func votes(e *Evidence) ballot {
+	var b ballot
 	for i := range min(e.Masters, 15) {
-		out = append(out, pip{i * 7, i < e.Votes})
+		b.Pips = append(b.Pips, pip{b.Width, i < e.Votes})
+		b.Width += 7
 	}
-	return out
+	return b
 }

@@ -223,7 +223,7 @@ func (s *Server) runPage(w http.ResponseWriter, r *http.Request) {
 	}
 	run, err := s.cfg.Store.Run(r.Context(), id)
 	if err != nil {
-		s.fail(w, r, fmt.Errorf("run %d: %w", id, err))
+		s.fail(w, r, err)
 		return
 	}
 	cluster, err := s.cluster(r.Context())
