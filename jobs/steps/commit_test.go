@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,6 +57,7 @@ func (c *cutter) serve(client net.Conn) {
 	if err != nil || refused {
 		return
 	}
+	var mute atomic.Bool // no answer to a COMMIT gets through
 	hungUp := make(chan struct{})
 	defer func() {
 		c.mu.Lock()
@@ -75,7 +77,9 @@ func (c *cutter) serve(client net.Conn) {
 			if err != nil {
 				return
 			}
-			client.Write(buf[:n])
+			if !mute.Load() {
+				client.Write(buf[:n])
+			}
 		}
 	}()
 	buf := make([]byte, 32<<10)
@@ -91,6 +95,7 @@ func (c *cutter) serve(client net.Conn) {
 			c.cuts++
 		}
 		c.mu.Unlock()
+		mute.Store(commit)
 		if commit && before {
 			client.Close()
 			return
