@@ -78,14 +78,16 @@ var defaults = map[string]string{
 
 func configure(rawURL string) (*pgxpool.Config, error) {
 	parsed, err := url.Parse(rawURL)
-	if err != nil || (parsed.Scheme != "postgres" && parsed.Scheme != "postgresql") {
+	switch {
+	case err != nil, parsed.Scheme != "postgres" && parsed.Scheme != "postgresql",
+		parsed.User == nil && strings.Contains(rawURL, "@"): // a / ? or # in the password ended the host early
 		// Not even a part of it is shown: in a url that does not parse, any part may
 		// be the password.
 		return nil, errors.New("the store's url is not one of Postgres: want postgres://user:password@host:5432/database, with the special characters of the password escaped (%40 for @)")
 	}
 	config, err := pgxpool.ParseConfig(rawURL)
 	if err != nil {
-		return nil, fmt.Errorf("the store's url %s is refused: %s", parsed.Redacted(), reason(err, parsed))
+		return nil, fmt.Errorf("the store's url, postgres at %s%s, is refused: %s", parsed.Host, parsed.Path, reason(err, parsed))
 	}
 	given := parsed.Query()
 	if !given.Has("pool_max_conns") {
@@ -103,14 +105,17 @@ func configure(rawURL string) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// reason is what pgx says of a url, less the url and less the password.
+// reason is what pgx says of a url, less the url and less its passwords.
 func reason(err error, parsed *url.URL) string {
 	text := err.Error()
 	if _, after, ok := strings.Cut(text, "`: "); ok {
 		text = after
 	}
-	if password, ok := parsed.User.Password(); ok && password != "" {
-		text = strings.ReplaceAll(text, password, "***")
+	password, _ := parsed.User.Password()
+	for _, secret := range []string{password, parsed.Query().Get("password"), parsed.Query().Get("sslpassword")} {
+		if secret != "" {
+			text = strings.ReplaceAll(text, secret, "***")
+		}
 	}
 	return text
 }
