@@ -69,10 +69,16 @@ func runImage(image, port string, env map[string]string, ask func(addr string) e
 }
 
 func (d *docker) ready() error {
-	if err := answers(d.ask, func() bool { return !d.IsRunning() }); err != nil {
+	if err := answers(d.ask, d.ended); err != nil {
 		return fmt.Errorf("docker: %s does not answer at %s: %w", d.Image, d.addr, err)
 	}
 	return nil
+}
+
+// ended asks the daemon: IsRunning only knows what was done through itself.
+func (d *docker) ended() bool {
+	state, err := d.State(context.Background())
+	return err == nil && !state.Running
 }
 
 func (d *docker) freeze() error {
@@ -90,6 +96,9 @@ func (d *docker) thaw() error {
 }
 
 func (d *docker) kill() error {
+	if d.ended() {
+		return nil
+	}
 	return d.do(func(ctx context.Context, c *testcontainers.DockerClient) error {
 		gone := c.ContainerWait(ctx, d.ID, client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
 		if _, err := c.ContainerKill(ctx, d.ID, client.ContainerKillOptions{Signal: "KILL"}); err != nil {
@@ -154,7 +163,7 @@ func mariadbContainer() (server, error) {
 	d, err := runImage(imageMariaDB, "3306", map[string]string{"MARIADB_ROOT_PASSWORD": password}, func(addr string) error {
 		s.url.Host = addr
 		return mariadbExec(s.url, "SELECT 1")
-	})
+	}, "--skip-name-resolve")
 	s.body = d
 	return s, err
 }
