@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -53,11 +54,12 @@ func describe[In, Out any](s *Server, api huma.API, pattern, summary string, ans
 	}
 	huma.Register(api, op, func(ctx context.Context, in *In) (*Out, error) {
 		out, err := answer(ctx, in)
-		if err != nil {
-			status, detail := s.explain(err)
-			return nil, huma.NewError(status, detail)
+		var settled huma.StatusError
+		if err == nil || errors.As(err, &settled) {
+			return out, err
 		}
-		return out, nil
+		status, detail := s.explain(err)
+		return nil, huma.NewError(status, detail)
 	})
 }
 
