@@ -1,0 +1,340 @@
+package jobs
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+func scheduleOf(t *testing.T, j Job) Schedule {
+	t.Helper()
+	s, bad := j.buildSchedule()
+	if len(bad) > 0 {
+		t.Fatalf("%+v: %v", j, bad)
+	}
+	return s
+}
+
+func at(t *testing.T, text string) time.Time {
+	t.Helper()
+	v, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestNextIsTheDueTimeThatAPersonWouldName(t *testing.T) {
+	for _, c := range []struct{ cron, zone, after, want string }{
+		{"* * * * * *", "", "2026-11-21T08:00:00Z", "2026-11-21T08:00:01Z"},
+		{"*/5 9-17 * * MON-FRI", "", "2026-11-20T17:55:00Z", "2026-11-23T09:00:00Z"},
+		{"0 0 29 2 *", "", "2026-01-01T00:00:00Z", "2028-02-29T00:00:00Z"},
+		{"0 0 13 * FRI", "", "2026-11-21T00:00:00Z", "2026-11-27T00:00:00Z"}, // either day matches
+		{"0 12 * * 7", "", "2026-11-21T08:00:00Z", "2026-11-22T12:00:00Z"},
+		{"@monthly", "", "2026-11-21T08:00:00Z", "2026-12-01T00:00:00Z"},
+		{"30 2 * * *", "Europe/Berlin", "2026-11-21T08:00:00Z", "2026-11-22T01:30:00Z"},
+		{"15,45 8-10/2 1 JAN,JUL ?", "", "2026-01-01T08:15:00Z", "2026-01-01T08:45:00Z"},
+	} {
+		s := scheduleOf(t, Job{Cron: Strings{c.cron}, Timezone: c.zone})
+		if got := s.Next(at(t, c.after)); !got.Equal(at(t, c.want)) {
+			t.Errorf("%s in %q after %s: %s, want %s", c.cron, c.zone, c.after, got.Format(time.RFC3339), c.want)
+		}
+	}
+}
+
+func TestAClockChangeNeitherLosesNorDoublesATick(t *testing.T) {
+	const zone = "America/New_York" // 2026: 02:00 becomes 03:00 on 8 March, and 01:00 again on 1 November
+	for _, c := range []struct {
+		name, cron, gap, fold, from, to string
+		want                            []string
+	}{
+		{"a time that does not exist runs when the gap ends", "30 2 * * *", "", "", "2026-03-08T00:00:00Z", "2026-03-09T00:00:00Z", []string{"2026-03-08T07:00:00Z"}},
+		{"or not at all", "30 2 * * *", "skip", "", "2026-03-08T00:00:00Z", "2026-03-09T00:00:00Z", nil},
+		{"a time that comes twice runs the first time", "30 1 * * *", "", "", "2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z", []string{"2026-11-01T05:30:00Z"}},
+		{"or both times", "30 1 * * *", "", "both", "2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z", []string{"2026-11-01T05:30:00Z", "2026-11-01T06:30:00Z"}},
+		{"every hour is every real hour", "0 * * * *", "", "", "2026-11-01T04:59:00Z", "2026-11-01T07:01:00Z", []string{"2026-11-01T05:00:00Z", "2026-11-01T06:00:00Z", "2026-11-01T07:00:00Z"}},
+		{"in spring too", "0 * * * *", "", "", "2026-03-08T05:59:00Z", "2026-03-08T08:01:00Z", []string{"2026-03-08T06:00:00Z", "2026-03-08T07:00:00Z", "2026-03-08T08:00:00Z"}},
+	} {
+		s := scheduleOf(t, Job{Cron: Strings{c.cron}, Timezone: zone, DSTGap: c.gap, DSTFold: c.fold})
+		var got []string
+		for d := s.Next(at(t, c.from)); d.Before(at(t, c.to)); d = s.Next(d) {
+			got = append(got, d.Format(time.RFC3339))
+		}
+		if fmt.Sprint(got) != fmt.Sprint(c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// An oracle looks at every minute there is, and knows nothing of how Next works.
+type oracle struct {
+	minute, hour, day, month, weekday map[int]bool
+	anyDay, anyWeekday                bool
+	zone                              *time.Location
+	skipGap, bothFold                 bool
+}
+
+func (o oracle) matches(wall time.Time) bool {
+	if !o.minute[wall.Minute()] || !o.hour[wall.Hour()] || !o.month[int(wall.Month())] {
+		return false
+	}
+	inMonth, inWeek := o.day[wall.Day()], o.weekday[int(wall.Weekday())]
+	switch {
+	case o.anyDay:
+		return inWeek
+	case o.anyWeekday:
+		return inMonth
+	}
+	return inMonth || inWeek
+}
+
+// wall is the local time with its offset forgotten.
+func (o oracle) wall(t time.Time) time.Time {
+	l := t.In(o.zone)
+	return time.Date(l.Year(), l.Month(), l.Day(), l.Hour(), l.Minute(), 0, 0, time.UTC)
+}
+
+func (o oracle) due(t time.Time) bool {
+	wall, before := o.wall(t), o.wall(t.Add(-time.Minute))
+	named := len(o.hour) < 24
+	for missing := before.Add(time.Minute); missing.Before(wall); missing = missing.Add(time.Minute) {
+		if named && !o.skipGap && o.matches(missing) {
+			return true
+		}
+	}
+	if !o.matches(wall) {
+		return false
+	}
+	if named && !o.bothFold {
+		for back := time.Minute; back <= 3*time.Hour; back += time.Minute {
+			if o.wall(t.Add(-back)).Equal(wall) {
+				return false // it was this time before
+			}
+		}
+	}
+	return true
+}
+
+// randomField returns the text of a field and the set that it stands for.
+func randomField(r *rand.Rand, low, high int) (string, map[int]bool) {
+	set := map[int]bool{}
+	add := func(from, to, step int) {
+		for v := from; v <= to; v += step {
+			set[v] = true
+		}
+	}
+	switch r.IntN(4) {
+	case 0:
+		add(low, high, 1)
+		return "*", set
+	case 1:
+		step := 1 + r.IntN(high-low)
+		add(low, high, step)
+		return fmt.Sprintf("*/%d", step), set
+	case 2:
+		a := low + r.IntN(high-low+1)
+		b := a + r.IntN(high-a+1)
+		add(a, b, 1)
+		return fmt.Sprintf("%d-%d", a, b), set
+	}
+	var items []string
+	for range 1 + r.IntN(3) {
+		v := low + r.IntN(high-low+1)
+		set[v] = true
+		items = append(items, fmt.Sprint(v))
+	}
+	return strings.Join(items, ","), set
+}
+
+func TestNextAndLastAgreeWithABruteForceOracle(t *testing.T) {
+	zones := []string{"UTC", "America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Casablanca", "America/Santiago", "Europe/Dublin"}
+	r := rand.New(rand.NewPCG(1, 2))
+	compared := 0
+	for n := range 48 {
+		zone, err := time.LoadLocation(zones[n%len(zones)])
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := oracle{zone: zone, skipGap: r.IntN(2) == 0, bothFold: r.IntN(2) == 0}
+		var words [5]string
+		words[0], o.minute = randomField(r, 0, 59)
+		words[1], o.hour = randomField(r, 0, 23)
+		words[2], o.day = randomField(r, 1, 31)
+		words[3], o.month = "*", nil
+		words[4], o.weekday = randomField(r, 0, 6)
+		o.anyDay, o.anyWeekday = words[2] == "*", words[4] == "*"
+		o.month = map[int]bool{}
+		for m := range 12 {
+			o.month[m+1] = true
+		}
+		job := Job{Cron: Strings{strings.Join(words[:], " ")}, Timezone: zone.String()}
+		if o.skipGap {
+			job.DSTGap = "skip"
+		}
+		if o.bothFold {
+			job.DSTFold = "both"
+		}
+		s := scheduleOf(t, job)
+		for _, window := range windows(zone, 2026) {
+			compared += compare(t, fmt.Sprintf("%+v", job), s, o, window)
+			if t.Failed() {
+				return
+			}
+		}
+	}
+	t.Logf("%d due times compared", compared)
+}
+
+// windows are the days around each change of the clock, and some without one.
+func windows(zone *time.Location, year int) (from []time.Time) {
+	from = append(from, time.Date(year, 6, 30, 0, 0, 0, 0, time.UTC), time.Date(year, 12, 30, 0, 0, 0, 0, time.UTC))
+	for t := time.Date(year, 1, 1, 0, 0, 0, 0, zone); t.Year() == year; {
+		_, end := t.ZoneBounds()
+		if end.IsZero() {
+			break
+		}
+		from = append(from, end.UTC().Add(-36*time.Hour).Truncate(time.Minute))
+		t = end
+	}
+	return from
+}
+
+func compare(t *testing.T, name string, s Schedule, o oracle, from time.Time) (compared int) {
+	t.Helper()
+	var last time.Time
+	next := s.Next(from.Add(-time.Minute))
+	for m := from; m.Before(from.Add(60 * time.Hour)); m = m.Add(time.Minute) {
+		if o.due(m) {
+			if !next.Equal(m) {
+				t.Errorf("%s: Next gives %s, the oracle %s", name, next, m)
+				return compared
+			}
+			last, next = m, s.Next(m)
+			compared++
+		} else if next.Equal(m) {
+			t.Errorf("%s: Next gives %s, which the oracle does not know", name, next)
+			return compared
+		}
+		if got := s.Last(m.Add(59 * time.Second)); !last.IsZero() && !got.Equal(last) {
+			t.Errorf("%s: Last(%s) gives %s, want %s", name, m, got, last)
+			return compared
+		}
+	}
+	return compared
+}
+
+// The time package ends a span of time too early on the last day of leap years;
+// the search once stood still there.
+func TestEveryDayOfThirtyYearsHasItsTick(t *testing.T) {
+	for _, zone := range []string{"Europe/Berlin", "America/New_York", "Australia/Sydney", "Pacific/Apia", "UTC"} {
+		s := scheduleOf(t, Job{Cron: Strings{"30 12 * * *"}, Timezone: zone})
+		from, to := at(t, "2026-01-01T00:00:00Z"), at(t, "2056-01-01T00:00:00Z")
+		days := 0
+		for d := s.Next(from); d.Before(to); d = s.Next(d) {
+			if back := s.Last(d.Add(time.Hour)); !back.Equal(d) {
+				t.Fatalf("%s: Last finds %s, want %s", zone, back, d)
+			}
+			days++
+		}
+		if want := int(to.Sub(from).Hours() / 24); days < want-1 || days > want+1 {
+			t.Errorf("%s: %d ticks in %d days", zone, days, want)
+		}
+	}
+}
+
+func TestReplicasAgreeOnEveryTickWheneverTheyStarted(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	s := scheduleOf(t, Job{Cron: Strings{"*/7 * * * *", "30 1 * * *"}, Every: Durations{90 * time.Second}, Timezone: "America/New_York"})
+	end := at(t, "2026-11-01T12:00:00Z")
+	for range 50 {
+		start := end.Add(-time.Duration(r.Int64N(int64(24 * time.Hour))))
+		seen := map[time.Time]bool{}
+		for d := s.Next(start); d.Before(end); d = s.Next(d) {
+			seen[d] = true
+		}
+		for d := s.Last(end.Add(-time.Nanosecond)); d.After(start); d = s.Last(d.Add(-time.Nanosecond)) {
+			if !seen[d] {
+				t.Fatalf("a replica started at %s does not know %s", start, d)
+			}
+			delete(seen, d)
+		}
+		if len(seen) > 0 {
+			t.Fatalf("a replica started at %s knows %d ticks that nobody else does", start, len(seen))
+		}
+	}
+}
+
+func TestAnImpossibleOrMistakenScheduleIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		job  Job
+		says string
+	}{
+		{Job{Cron: Strings{"0 0 30 2 *"}}, "never comes"},
+		{Job{Cron: Strings{"0 0 31 4,6,9,11 *"}}, "never comes"},
+		{Job{Cron: Strings{"61 * * * *"}}, `minute "61": want 0 to 59`},
+		{Job{Cron: Strings{"* * *"}}, "has 3 fields"},
+		{Job{Cron: Strings{"@fortnightly"}}, "@weekly"},
+		{Job{Cron: Strings{"*/0 * * * *"}}, "a step is"},
+		{Job{Cron: Strings{"10-5 * * * *"}}, "runs backwards"},
+		{Job{Cron: Strings{"0 0 * * FUNDAY"}}, "day of week"},
+		{Job{Cron: Strings{"* * * * *"}, Timezone: "Mars/Olympus"}, "not known"},
+		{Job{Cron: Strings{"* * * * *"}, Timezone: "Local"}, "differs between replicas"},
+		{Job{Cron: Strings{"* * * * *"}, DSTGap: "maybe"}, `want "after" or "skip"`},
+		{Job{Every: Durations{time.Millisecond}}, "whole seconds"},
+		{Job{Every: Durations{-time.Second}}, "whole seconds"},
+	} {
+		_, bad := c.job.buildSchedule()
+		if len(bad) != 1 || !strings.Contains(bad[0].Message, c.says) {
+			t.Errorf("%+v: %v, want %q", c.job, bad, c.says)
+		}
+	}
+}
+
+func TestAListOfInstantsIsDueAtEachOnceAndThenNever(t *testing.T) {
+	a, b := at(t, "2026-12-01T09:00:00Z"), at(t, "2026-12-24T18:00:00+01:00")
+	s := scheduleOf(t, Job{At: Times{b, a}})
+	if got := s.Next(a.Add(-time.Hour)); !got.Equal(a) {
+		t.Errorf("first: %s", got)
+	}
+	if got := s.Next(a); !got.Equal(b) {
+		t.Errorf("second: %s", got)
+	}
+	if got := s.Next(b); !got.IsZero() {
+		t.Errorf("after the last: %s", got)
+	}
+	if got := s.Last(a.Add(-time.Second)); !got.IsZero() {
+		t.Errorf("before the first: %s", got)
+	}
+}
+
+func FuzzCronNeverPanicsNorLoops(f *testing.F) {
+	for _, seed := range []string{"* * * * *", "0 0 29 2 *", "@daily", "*/5 9-17 * * MON-FRI", "0 0 30 2 *", "1-,, / - *", "59 59 23 31 12 7"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		c, err := parseCron(line)
+		if err != nil {
+			return
+		}
+		p := cronPart{c, time.UTC, dstPolicy{}}
+		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		next := p.next(now)
+		if next.IsZero() || !next.After(now) {
+			t.Fatalf("%q was accepted and is next due at %s", line, next)
+		}
+		if last := p.last(next); !last.Equal(next) {
+			t.Fatalf("%q: due at %s, last due at %s", line, next, last)
+		}
+	})
+}
+
+func BenchmarkNext(b *testing.B) {
+	j := Job{Cron: Strings{"*/5 9-17 * * MON-FRI"}, Timezone: "Europe/Berlin"}
+	s, _ := j.buildSchedule()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for b.Loop() {
+		now = s.Next(now)
+	}
+}
