@@ -57,7 +57,7 @@ func spanAt(t time.Time, zone *time.Location) span {
 	if !end.IsZero() && !end.After(t) {
 		// On 31 December of a leap year, where a zone's rule goes beyond its table,
 		// ZoneBounds ends the span a day too early.
-		end = t.UTC().Truncate(24 * time.Hour).AddDate(0, 0, 1)
+		end = t.UTC().Truncate(24*time.Hour).AddDate(0, 0, 1)
 	}
 	_, sec := local.Zone()
 	s := span{start, end, time.Duration(sec) * time.Second, 0}
