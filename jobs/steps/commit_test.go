@@ -186,7 +186,11 @@ func TestCommitThatTheServerStillWaitsForIsSettled(t *testing.T) {
 			c.before, c.quiet = true, true
 			c.mu.Unlock()
 			h := holdOf(1, 7, sqlStep(insert))
-			h.Validity = func() time.Duration { return time.Second }
+			if kind == "mysql" { // the server gives up by itself
+				h.Validity = func() time.Duration { return time.Second }
+			} else { // we make it, well before it would
+				db.exec.LookUp = 3 * time.Second
+			}
 			want(t, db.run(t, h), jobs.Failed, jobs.ReasonStep, "not committed")
 			wantEffects(t, db, "0")
 		})

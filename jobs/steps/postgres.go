@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -16,13 +17,27 @@ import (
 
 // Postgres is spoken to below pgx's types: parameters carry casts, so values travel
 // as text both ways, and what a statement returned is shown as psql would.
+//
+// A new session costs Postgres a process with cold caches, some ten times what a
+// step takes in a warm one. So sessions are used again, soon, and only those whose
+// step committed and that DISCARD ALL has made as good as new.
 type postgres struct {
 	config *pgconn.Config
-	room   chan struct{} // one place per connection
+	room   chan struct{} // one place for each step at work
+	warm   chan *session // idle ones; as many as there is room, so that none is ever in the way
+	closed atomic.Bool
+}
+
+// A session is a connection and what was learnt about its server.
+type session struct {
+	*pgconn.PgConn
+	watches bool // the server can watch whether we are there while it works
+	idle    time.Time
 }
 
 const (
 	serverMargin = 500 * time.Millisecond // the server stops a statement this much after we should have
+	idleLimit    = 30 * time.Second       // an older session may have been cut by something on the way
 	cancelWait   = 3 * time.Second        // for a cancelled statement to say so, before the line is cut
 )
 
@@ -40,11 +55,27 @@ func openPostgres(address string) (database, error) {
 	config.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: cancelWait}
 	}
-	return &postgres{config, make(chan struct{}, maxConns)}, nil
+	return &postgres{config: config, room: make(chan struct{}, maxConns), warm: make(chan *session, maxConns)}, nil
 }
 
 func (p *postgres) rules() *dialect { return postgresDialect }
-func (p *postgres) close()          {}
+
+// close ends the idle sessions; one that is at work ends with its step.
+func (p *postgres) close() {
+	p.closed.Store(true)
+	for conn := p.take(); conn != nil; conn = p.take() {
+		hangUp(conn.PgConn)
+	}
+}
+
+func (p *postgres) take() *session {
+	select {
+	case conn := <-p.warm:
+		return conn
+	default:
+		return nil
+	}
+}
 
 func (p *postgres) prepare(ctx context.Context) error {
 	tables, err := migrations.Target("postgres")
@@ -126,10 +157,11 @@ func hangUp(conn *pgconn.PgConn) {
 }
 
 type postgresTx struct {
-	db   *postgres
-	conn *pgconn.PgConn
-	xid  string
-	open bool
+	db        *postgres
+	conn      *session
+	xid       string
+	committed bool
+	open      bool
 }
 
 func (p *postgres) begin(ctx context.Context, idle time.Duration) (transaction, error) {
@@ -138,26 +170,58 @@ func (p *postgres) begin(ctx context.Context, idle time.Duration) (transaction, 
 	case <-ctx.Done():
 		return nil, fmt.Errorf("all %d connections were busy: %w", maxConns, context.Cause(ctx))
 	}
-	conn, err := pgconn.ConnectConfig(ctx, p.config)
+	conn, err := p.session(ctx, idle)
 	if err != nil {
 		<-p.room
 		return nil, err
 	}
-	t := &postgresTx{db: p, conn: conn, open: true}
-	// So that the server stops a statement whose replica has died. Servers before
-	// 14, and on some systems, have no such setting, and do without.
-	_, err = conn.Exec(ctx, "SET client_connection_check_interval = '1s'").ReadAll()
-	var unsupported *pgconn.PgError
-	if err == nil || errors.As(err, &unsupported) {
-		_, err = conn.Exec(ctx, fmt.Sprintf(
-			"BEGIN; SET LOCAL statement_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d",
-			statementLimit(ctx).Milliseconds(), idle.Milliseconds())).ReadAll()
+	return &postgresTx{db: p, conn: conn, open: true}, nil
+}
+
+// session returns one that has begun its transaction. A warm one may have died
+// without our knowing; as nothing was begun on it, a new one will do.
+func (p *postgres) session(ctx context.Context, idle time.Duration) (*session, error) {
+	for conn := p.take(); conn != nil; conn = p.take() {
+		if time.Since(conn.idle) < idleLimit && conn.begin(ctx, idle) == nil {
+			return conn, nil
+		}
+		hangUp(conn.PgConn)
 	}
+	conn, err := p.dial(ctx)
 	if err != nil {
-		t.close()
 		return nil, err
 	}
-	return t, nil
+	if err := conn.begin(ctx, idle); err != nil {
+		hangUp(conn.PgConn)
+		return nil, err
+	}
+	return conn, nil
+}
+
+func (p *postgres) dial(ctx context.Context) (*session, error) {
+	conn, err := pgconn.ConnectConfig(ctx, p.config)
+	if err != nil {
+		return nil, err
+	}
+	// Outside a transaction this does nothing but say whether it could: servers
+	// before 14 cannot, nor can some systems.
+	_, err = conn.Exec(ctx, "SET LOCAL client_connection_check_interval = '1s'").ReadAll()
+	var refused *pgconn.PgError
+	if err != nil && !errors.As(err, &refused) {
+		hangUp(conn)
+		return nil, err
+	}
+	return &session{PgConn: conn, watches: err == nil}, nil
+}
+
+func (s *session) begin(ctx context.Context, idle time.Duration) error {
+	sql := fmt.Sprintf("BEGIN; SET LOCAL statement_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d",
+		statementLimit(ctx).Milliseconds(), idle.Milliseconds())
+	if s.watches { // so that it stops a statement whose replica has died
+		sql += "; SET LOCAL client_connection_check_interval = '1s'"
+	}
+	_, err := s.Exec(ctx, sql).ReadAll()
+	return err
 }
 
 // statementLimit is how long the server may work on one statement: the time until
@@ -171,7 +235,7 @@ func statementLimit(ctx context.Context) time.Duration {
 }
 
 func (t *postgresTx) guard(ctx context.Context, e effect) (*marker, error) {
-	row, err := ask(ctx, t.conn, `INSERT INTO quorate_fence AS held (lock_name, fence) VALUES ($1, $2)
+	row, err := ask(ctx, t.conn.PgConn, `INSERT INTO quorate_fence AS held (lock_name, fence) VALUES ($1, $2)
 		ON CONFLICT (lock_name) DO UPDATE SET fence = greatest(held.fence, excluded.fence)
 		RETURNING fence, pg_current_xact_id()`, e.lock, e.fence)
 	if err != nil {
@@ -181,12 +245,12 @@ func (t *postgresTx) guard(ctx context.Context, e effect) (*marker, error) {
 	if seen, _ := strconv.ParseInt(row[0], 10, 64); seen > int64(e.fence) {
 		return nil, &fencedError{e.lock, e.fence, jobs.Fence(seen)}
 	}
-	row, err = ask(ctx, t.conn, `INSERT INTO quorate_effect (job, due, step, fence, run_id) VALUES ($1, $2, $3, $4, $5)
+	row, err = ask(ctx, t.conn.PgConn, `INSERT INTO quorate_effect (job, due, step, fence, run_id) VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (job, due, step) DO NOTHING RETURNING run_id`, e.job, e.due, e.step, e.fence, e.run)
 	if err != nil || row != nil {
 		return nil, unprepared(err)
 	}
-	row, err = ask(ctx, t.conn, `SELECT run_id, fence FROM quorate_effect WHERE job = $1 AND due = $2 AND step = $3`, e.job, e.due, e.step)
+	row, err = ask(ctx, t.conn.PgConn, `SELECT run_id, fence FROM quorate_effect WHERE job = $1 AND due = $2 AND step = $3`, e.job, e.due, e.step)
 	if err != nil {
 		return nil, err
 	}
@@ -232,6 +296,7 @@ func (t *postgresTx) commit(ctx context.Context) error {
 	if err == nil && results[0].CommandTag.String() != "COMMIT" {
 		return fmt.Errorf("the server answered %s", results[0].CommandTag)
 	}
+	t.committed = err == nil
 	return err
 }
 
@@ -270,6 +335,23 @@ func (t *postgresTx) close() {
 		return
 	}
 	t.open = false
-	hangUp(t.conn)
-	<-t.db.room
+	defer func() { <-t.db.room }()
+	if !t.committed || !t.conn.discard() {
+		hangUp(t.conn.PgConn)
+		return
+	}
+	t.db.warm <- t.conn
+	if t.db.closed.Load() {
+		t.db.close() // it came too late to be seen
+	}
+}
+
+// discard takes back all that a step can leave behind in its session: settings,
+// roles, temporary tables, locks, subscriptions.
+func (s *session) discard() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_, err := s.Exec(ctx, "DISCARD ALL").ReadAll()
+	s.idle = time.Now()
+	return err == nil
 }

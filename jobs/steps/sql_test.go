@@ -386,13 +386,37 @@ func TestNothingOfAStepReachesTheNext(t *testing.T) {
 			sqlStep("INSERT INTO scratch (n) VALUES (1)")))
 		want(t, got, jobs.Failed, jobs.ReasonStep, `step "step2"`, "scratch")
 	})
+	t.Run("postgres settings and locks", func(t *testing.T) {
+		db := newTarget(t, "postgres")
+		got := db.run(t, holdOf(1, 7,
+			sqlStep("SELECT pg_backend_pid()"),
+			sqlStep("SELECT pg_backend_pid()", "SET work_mem = '77MB'", "SET ROLE pg_monitor", "SELECT pg_advisory_lock(1)"),
+			sqlStep("SELECT current_setting('work_mem'), current_user = session_user, count(*) FROM pg_locks WHERE locktype = 'advisory'")))
+		want(t, got, jobs.Succeeded, "")
+		if pid := got.Steps[0].Output; !strings.HasPrefix(got.Steps[1].Output, pid) {
+			t.Errorf("the session was not used again: %s, then %s", pid, got.Steps[1].Output)
+		}
+		if out := got.Steps[2].Output; strings.Contains(out, "77MB") || !strings.Contains(out, "\tt\t0\n") {
+			t.Errorf("the step before shows: %s", out)
+		}
+	})
+}
+
+func TestSessionThatDiedWhileIdleIsReplaced(t *testing.T) {
+	t.Parallel()
+	db := newTarget(t, "postgres")
+	want(t, db.run(t, holdOf(1, 7, sqlStep(insert))), jobs.Succeeded, "")
+	db.do(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+	db.wantIdle(t)
+	want(t, db.run(t, holdOf(2, 8, sqlStep("SELECT 1"), sqlStep(insert))), jobs.Succeeded, "")
+	wantEffects(t, db, "2")
 }
 
 func TestNothingIsLeftRunningAfterTheDeadline(t *testing.T) {
 	t.Parallel()
 	slow := map[string][]string{
 		"postgres": {endless["postgres"], "INSERT INTO effects SELECT 'x' FROM generate_series(1, 1000000000)"},
-		"mysql":    {endless["mysql"], "SELECT benchmark(1000000000, md5('x'))", "INSERT INTO effects SELECT 'x' FROM seq_1_to_1000000000"},
+		"mysql":    {endless["mysql"], "DO sleep(30)", "INSERT INTO effects SELECT 'x' FROM seq_1_to_1000000000"},
 		"sqlite":   {endless["sqlite"]},
 	}
 	eachTarget(t, func(t *testing.T, db *target) {
@@ -417,7 +441,7 @@ func TestNothingIsLeftRunningAfterTheDeadline(t *testing.T) {
 var (
 	endless = map[string]string{
 		"postgres": "SELECT pg_sleep(30)",
-		"mysql":    "DO sleep(30)",
+		"mysql":    "SELECT benchmark(1000000000, md5('x'))", // which returns no error when it is killed
 		"sqlite":   "INSERT INTO effects WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT 'x' FROM n",
 	}
 	active = map[string]string{

@@ -13,7 +13,7 @@ import (
 )
 
 // maxConns is how many steps may work on one target at a time. Each has a
-// connection of its own, made for it and closed after it, so that nothing of one
+// connection to itself, made for it or made as good as new, so that nothing of one
 // step (a temporary table, a role, a setting) reaches the next.
 const maxConns = 8
 
