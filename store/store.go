@@ -28,7 +28,8 @@ var (
 	ErrFenced = errors.New("run has ended or was fenced off")
 	// ErrNotFound: there is no such run.
 	ErrNotFound = errors.New("no such run")
-	// ErrAway: the store cannot be reached; nothing was decided.
+	// ErrAway: the store cannot be reached, or its answer was lost. A call that
+	// writes may have been written: ask again.
 	ErrAway = errors.New("store cannot be reached")
 )
 

@@ -49,9 +49,9 @@ func away(err error, answer *pgconn.PgError) bool {
 		code := answer.Code
 		return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P") || code == "53300" || code == "25006"
 	}
-	return errors.As(err, &network) || pgconn.Timeout(err) || pgconn.SafeToRetry(err) ||
-		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
-		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, puddle.ErrClosedPool)
+	// A deadline that has passed is an error of the network, too: its Timeout is.
+	return errors.As(err, &network) || pgconn.SafeToRetry(err) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, puddle.ErrClosedPool)
 }
 
 // brief says in one line what pgx says in several, one for each address and TLS

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -81,11 +82,14 @@ func recordClaims(t *testing.T, s store.Store) {
 }
 
 func recordOnce(t *testing.T, s store.Store) {
-	const ticks = 50
+	const ticks = 300
 	written, errs := together(func(i int) ([]jobs.Run, error) {
 		runs := make([]jobs.Run, ticks)
-		for n := range runs { // every caller in an order of its own
-			runs[n] = ended("restock", (n*7+i)%ticks, jobs.Missed, jobs.ReasonNoReplica)
+		for n := range runs {
+			runs[n] = ended("restock", n, jobs.Missed, jobs.ReasonNoReplica)
+		}
+		if i%2 == 1 { // two who go towards each other must not wait for each other
+			slices.Reverse(runs)
 		}
 		return s.Record(t.Context(), runs...)
 	})

@@ -75,17 +75,21 @@ func registerChanged(t *testing.T, s store.Store) {
 }
 
 func registerTogether(t *testing.T, s store.Store) {
+	const registered = 300
 	got, errs := together(func(i int) ([]store.JobState, error) {
-		list := make([]store.JobState, 20)
-		for n := range list { // every caller in an order of its own
-			list[n] = store.JobState{Name: fmt.Sprint("job-", (n*3+i)%20), Schedule: "every 1m"}
+		list := make([]store.JobState, registered)
+		for n := range list {
+			list[n] = store.JobState{Name: fmt.Sprint("job-", n), Schedule: "every 1m"}
+		}
+		if i%2 == 1 { // two who go towards each other must not wait for each other
+			slices.Reverse(list)
 		}
 		return s.Register(t.Context(), list)
 	})
 	count(t, errs, nil)
 	for _, list := range got {
-		if len(list) != 20 {
-			t.Fatalf("%d states of 20 jobs", len(list))
+		if len(list) != registered {
+			t.Fatalf("%d states of %d jobs", len(list), registered)
 		}
 		for _, j := range list {
 			if j != find(got[0], j.Name) {
