@@ -106,7 +106,7 @@ func Next(known []File, applied []Mark) (*File, error) {
 // Target returns the SQL that prepares the target of SQL steps: "postgres",
 // "mysql" (MariaDB too) or "sqlite". It may be applied any number of times.
 func Target(dialect string) (string, error) {
-	text, err := files.ReadFile(path.Join("target", dialect+".sql"))
+	text, err := files.ReadFile("target/" + dialect + ".sql")
 	if err != nil {
 		return "", fmt.Errorf("no guard tables for %q: want postgres, mysql or sqlite", dialect)
 	}
