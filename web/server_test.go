@@ -119,8 +119,10 @@ func askWith(h http.Handler, r *http.Request, headers ...string) *httptest.Respo
 			r.Host = value
 		}
 	}
+	ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second) // of a stream, too
+	defer cancel()
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
+	h.ServeHTTP(w, r.WithContext(ctx))
 	return w
 }
 
