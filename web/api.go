@@ -94,7 +94,7 @@ func writeProblem(w http.ResponseWriter, status int, detail string) {
 
 type jobsOut struct {
 	Body struct {
-		Jobs []Job `json:"jobs"`
+		Jobs []Job `json:"jobs" nullable:"false"`
 	}
 }
 
@@ -156,7 +156,7 @@ type runsIn struct {
 
 type runsOut struct {
 	Body struct {
-		Runs []Run `json:"runs"`
+		Runs []Run `json:"runs" nullable:"false"`
 		Next int64 `json:"next,omitempty" doc:"Ask again with this as before (or as after, if that was given) for more"`
 	}
 }

@@ -31,7 +31,7 @@ type Run struct {
 	Finished   *time.Time `json:"finished,omitempty"`
 	LeaseUntil *time.Time `json:"lease_until,omitempty" doc:"By the store's clock; a running run whose lease has ended counts as lost"`
 	Evidence   *Evidence  `json:"evidence,omitempty" doc:"How good the lock was under which it worked"`
-	Steps      []Step     `json:"steps,omitempty" doc:"Where one run is asked for; lists leave them out"`
+	Steps      []Step     `json:"steps,omitempty" nullable:"false" doc:"Where one run is asked for; lists leave them out"`
 }
 
 // Evidence says how good the lock was: votes of how many masters, and for how long
@@ -63,7 +63,7 @@ type Job struct {
 	Name        string      `json:"name"`
 	Description string      `json:"description,omitempty"`
 	Schedule    string      `json:"schedule,omitempty" doc:"Absent for a job that runs by hand only"`
-	Next        []time.Time `json:"next,omitempty" doc:"The next instants at which it is due"`
+	Next        []time.Time `json:"next,omitempty" nullable:"false" doc:"The next instants at which it is due"`
 	Lock        string      `json:"lock"`
 	Overlap     string      `json:"overlap" enum:"skip,queue,allow"`
 	Latest      *Run        `json:"latest,omitempty"`
@@ -77,8 +77,8 @@ type Cluster struct {
 	Started  time.Time `json:"started"`
 	Voting   int       `json:"voting" doc:"Masters that can vote"`
 	Quorum   int       `json:"quorum" doc:"Votes that a lock needs"`
-	Replicas []Replica `json:"replicas"`
-	Masters  []Master  `json:"masters"`
+	Replicas []Replica `json:"replicas" nullable:"false"`
+	Masters  []Master  `json:"masters" nullable:"false"`
 }
 
 // A Replica is one process, as it last reported to the store.
