@@ -100,6 +100,15 @@ func forLocks(ro *redis.Options, timeout time.Duration) {
 	ro.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
+// Silence turns off what the Redis driver prints on stderr at each failed dial. The
+// driver has one such setting for the whole process, so this is for a program to
+// decide, and not for New; what there is to say is in the errors and in Status.
+func Silence() { redis.SetLogger(silence{}) }
+
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
+
 func (m *redisMaster) Name() string   { return m.name }
 func (m *redisMaster) Status() Status { return m.health.status() }
 
@@ -265,7 +274,7 @@ func explain(err error) error {
 	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" {
-		return fmt.Errorf("cannot connect: %w", op.Err)
+		return fmt.Errorf("cannot connect: %s", strings.TrimPrefix(op.Err.Error(), "connect: "))
 	}
 	return err
 }

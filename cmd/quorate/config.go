@@ -45,6 +45,8 @@ type Config struct {
 
 	Targets map[string]Target    `toml:"targets"`
 	Jobs    map[string]*jobs.Job `toml:"jobs"`
+
+	source *source
 }
 
 // A Target is a database that SQL steps write to.
@@ -91,13 +93,26 @@ func (s *source) err() error {
 	slices.SortStableFunc(s.bad, func(a, b problemAt) int { return a.line - b.line })
 	e := &configError{}
 	for _, p := range s.bad {
-		where := s.path
-		if p.line > 0 {
-			where = fmt.Sprintf("%s:%d:%d", s.path, p.line, p.column)
-		}
-		e.lines = append(e.lines, where+": "+p.message)
+		e.lines = append(e.lines, s.where(p.position)+": "+p.message)
 	}
 	return e
+}
+
+func (s *source) where(at position) string {
+	if at.line == 0 {
+		return s.path
+	}
+	return fmt.Sprintf("%s:%d:%d", s.path, at.line, at.column)
+}
+
+// fault is an error of something that the config names at this key: it says where,
+// and how to mend it, unless err does.
+func (c *Config) fault(err error, mend string, key ...string) error {
+	line := fmt.Sprintf("%s: [%s]: %v", c.source.where(c.source.at.of(key)), key[0], err)
+	if mend != "" {
+		line += ": " + mend
+	}
+	return &configError{[]string{line}}
 }
 
 // A lookup finds a variable of the environment.
@@ -127,6 +142,7 @@ func readConfig(path string) (string, error) {
 func parseConfig(path, text string, env lookup, override func(*Config)) (*Config, error) {
 	src := &source{path: path, at: locate(text)}
 	c := defaults()
+	c.source = src
 	meta, err := toml.Decode(text, c)
 	if err != nil {
 		src.syntax(err)
@@ -153,10 +169,23 @@ func (s *source) syntax(err error) {
 		return
 	}
 	if m := lastKey.FindStringSubmatch(err.Error()); m != nil {
-		s.problem(strings.Split(m[1], "."), "%s: %s", m[1], m[2])
+		key := strings.Split(m[1], ".")
+		s.bad = append(s.bad, problemAt{s.at.anywhere(key), key[len(key)-1] + ": " + inWords(m[2])})
 		return
 	}
 	s.problem(nil, "%s", strings.TrimPrefix(err.Error(), "toml: "))
+}
+
+var wrongType = regexp.MustCompile(`^incompatible types: TOML value has type (\w+); destination has type (\w+)$`)
+
+// inWords says what a TOML value should have been in the words of TOML.
+func inWords(message string) string {
+	words := map[string]string{"slice": "a list", "map": "a table", "struct": "a table", "string": "a string", "integer": "a number", "float": "a number", "boolean": "true or false"}
+	m := wrongType.FindStringSubmatch(message)
+	if m == nil || words[m[1]] == "" || words[m[2]] == "" {
+		return message
+	}
+	return fmt.Sprintf("want %s, not %s", words[m[2]], words[m[1]])
 }
 
 // unknown reports a key that the config does not know, and the nearest it does.

@@ -20,6 +20,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"quorate/redlock"
 )
 
 func main() {
@@ -31,6 +33,7 @@ func main() {
 
 // run is the whole program.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	redlock.Silence() // the log and the errors say it in our words
 	root := rootCommand()
 	root.SetArgs(args)
 	root.SetOut(stdout)

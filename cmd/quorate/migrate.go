@@ -51,7 +51,7 @@ func migrate(cmd *cobra.Command, c *Config, up bool) error {
 	ctx := cmd.Context()
 	st, err := openStore(ctx, c)
 	if err != nil {
-		return fmt.Errorf("[store]: %w", err)
+		return err
 	}
 	defer st.Close()
 	before, err := st.Status(ctx)

@@ -27,13 +27,20 @@ type parts struct {
 	locker  *redlock.Locker
 }
 
+const mendStore = "start it, or mend the url"
+
 // openStore opens the store that the config names.
-func openStore(ctx context.Context, c *Config) (store.Store, error) {
+func openStore(ctx context.Context, c *Config) (st store.Store, err error) {
 	url := c.Store.URL.Reveal()
 	if path, ok := strings.CutPrefix(url, "sqlite:"); ok {
-		return sqlite.Open(ctx, path)
+		st, err = sqlite.Open(ctx, path)
+	} else {
+		st, err = postgres.Open(ctx, url)
 	}
-	return postgres.Open(ctx, url)
+	if err != nil {
+		return nil, c.fault(err, mendStore, "store", "url") // and not a nil of their types
+	}
+	return st, nil
 }
 
 // openParts opens everything that a replica works with, and finds out before the
@@ -46,30 +53,41 @@ func openParts(ctx context.Context, c *Config) (_ *parts, err error) {
 		}
 	}()
 	if p.store, err = openStore(ctx, c); err != nil {
-		return nil, fmt.Errorf("[store]: %w", err)
-	}
-	if err = upToDate(ctx, p.store); err != nil {
-		return nil, fmt.Errorf("[store]: %w", err)
-	}
-	if p.targets, err = steps.Open(ctx, c.targetURLs()); err != nil {
 		return nil, err
 	}
-	for _, j := range c.Jobs {
-		for _, step := range j.Steps {
-			if step.Kind() == "sql" {
-				if err = p.targets.CheckStep(step); err != nil {
-					return nil, fmt.Errorf("job %q, step %q: %w", j.Name, step.Name, err)
-				}
+	if err = upToDate(ctx, p.store); err != nil {
+		return nil, c.fault(err, "see quorate migrate status", "store", "url")
+	}
+	if p.targets, err = openTargets(ctx, c); err != nil {
+		return nil, err
+	}
+	if p.locker, err = openLocker(c); err != nil {
+		return nil, c.fault(err, "mend the list", "redlock", "masters")
+	}
+	if err = mastersAnswer(ctx, p.locker); err != nil {
+		return nil, c.fault(err, "start them, or mend the list", "redlock", "masters")
+	}
+	return p, nil
+}
+
+// openTargets knows the databases of SQL steps, and that each step's statements
+// can run on the kind of database that its target is. It does not dial.
+func openTargets(ctx context.Context, c *Config) (*steps.Targets, error) {
+	targets, err := steps.Open(ctx, c.targetURLs())
+	if err != nil {
+		return nil, c.fault(err, "mend the url", "targets")
+	}
+	for _, j := range c.jobList() {
+		for i, step := range j.Steps {
+			if step.Kind() != "sql" {
+				continue
+			}
+			if err := targets.CheckStep(step); err != nil {
+				return nil, c.fault(err, "mend the step", "jobs", j.Name, "steps", fmt.Sprint(i), "sql")
 			}
 		}
 	}
-	if p.locker, err = openLocker(c); err != nil {
-		return nil, fmt.Errorf("[redlock]: %w", err)
-	}
-	if err = mastersAnswer(ctx, p.locker); err != nil {
-		return nil, fmt.Errorf("[redlock]: %w", err)
-	}
-	return p, nil
+	return targets, nil
 }
 
 func (p *parts) close() {
@@ -121,7 +139,7 @@ func mastersAnswer(ctx context.Context, locker *redlock.Locker) error {
 			return err
 		}
 	}
-	return fmt.Errorf("%w; start them, or mend [redlock] masters", err)
+	return err
 }
 
 // newScheduler returns the scheduler of one replica over these parts.

@@ -25,6 +25,24 @@ func (p positions) of(key []string) position {
 	return position{}
 }
 
+var index = regexp.MustCompile(`\x00\d+(\x00|$)`)
+
+// anywhere is of for a key that does not say which element of a list it is in: the
+// first place that fits.
+func (p positions) anywhere(key []string) (first position) {
+	want := strings.Join(key, "\x00")
+	for name, at := range p {
+		fits := name == want || index.ReplaceAllString(name, "$1") == want
+		if fits && (first.line == 0 || at.line < first.line) {
+			first = at
+		}
+	}
+	if first.line == 0 {
+		return p.of(key)
+	}
+	return first
+}
+
 var (
 	tableLine = regexp.MustCompile(`^\s*(\[\[?)([^\[\]]+)\]\]?\s*(#.*)?$`)
 	keyLine   = regexp.MustCompile(`^\s*([A-Za-z0-9_\-."' ]+?)\s*=`)

@@ -54,7 +54,7 @@ func serve(ctx context.Context, c *Config, log *slog.Logger) error {
 	defer p.close()
 	for name := range c.Targets {
 		if err := p.targets.Check(ctx, name); err != nil {
-			return err
+			return c.fault(err, "", "targets", name)
 		}
 	}
 	l, err := net.Listen("tcp", c.Replica.Listen)
