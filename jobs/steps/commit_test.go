@@ -59,29 +59,8 @@ func (c *cutter) serve(client net.Conn) {
 	}
 	var mute atomic.Bool // no answer to a COMMIT gets through
 	hungUp := make(chan struct{})
-	defer func() {
-		c.mu.Lock()
-		quiet := c.quiet
-		c.mu.Unlock()
-		if quiet {
-			<-hungUp // by the server
-		}
-		server.Close()
-	}()
-	go func() {
-		defer close(hungUp)
-		defer client.Close()
-		buf := make([]byte, 32<<10)
-		for {
-			n, err := server.Read(buf)
-			if err != nil {
-				return
-			}
-			if !mute.Load() {
-				client.Write(buf[:n])
-			}
-		}
-	}()
+	defer c.leave(server, hungUp)
+	go answers(server, client, &mute, hungUp)
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := client.Read(buf)
@@ -106,6 +85,32 @@ func (c *cutter) serve(client net.Conn) {
 		if commit {
 			time.Sleep(delay)
 			return
+		}
+	}
+}
+
+// leave closes the server's side, or waits until the server does.
+func (c *cutter) leave(server net.Conn, hungUp chan struct{}) {
+	c.mu.Lock()
+	quiet := c.quiet
+	c.mu.Unlock()
+	if quiet {
+		<-hungUp
+	}
+	server.Close()
+}
+
+func answers(server, client net.Conn, mute *atomic.Bool, hungUp chan struct{}) {
+	defer close(hungUp)
+	defer client.Close()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := server.Read(buf)
+		if err != nil {
+			return
+		}
+		if !mute.Load() {
+			client.Write(buf[:n])
 		}
 	}
 }
