@@ -132,7 +132,7 @@ END $$;
 
 CREATE FUNCTION quorate.ids_lock() RETURNS bigint IMMUTABLE LANGUAGE sql AS 'SELECT 8173254061::bigint';
 
-CREATE TRIGGER a_ids BEFORE INSERT ON quorate.runs
+CREATE TRIGGER ids BEFORE INSERT ON quorate.runs
     FOR EACH STATEMENT EXECUTE FUNCTION quorate.ids_in_flight();
 CREATE TRIGGER begins AFTER INSERT ON quorate.runs
     FOR EACH ROW WHEN (new.status = 'running') EXECUTE FUNCTION quorate.run_begins();

@@ -177,18 +177,27 @@ func (s *Store) Record(ctx context.Context, ended ...jobs.Run) (written []jobs.R
 	}
 	err = s.turn(ctx, func(tx *sql.Tx, now time.Time) error {
 		written = nil
+		insert, err := tx.PrepareContext(ctx, `
+			INSERT INTO runs (job, due, attempt, "trigger", status, reason, error, lock, replica, revision, finished)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+			    ON CONFLICT DO NOTHING
+			RETURNING `+columns)
+		if err != nil {
+			return err
+		}
+		defer insert.Close()
 		for _, r := range ended {
-			rows, err := many(ctx, tx, scanRows, `
-				INSERT INTO runs (job, due, attempt, "trigger", status, reason, error, lock, replica, revision, finished)
-				VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-				    ON CONFLICT DO NOTHING
-				RETURNING `+columns,
+			rows, err := insert.QueryContext(ctx,
 				r.Job, instant(r.Due), r.Attempt, string(r.Trigger), string(r.Status), string(r.Reason), store.Text(r.Error),
 				store.Text(r.Lock), store.Text(r.Replica), store.Text(r.Revision), instant(now))
 			if err != nil {
 				return err
 			}
-			written = append(written, rows...)
+			row, err := collect(rows, scanRows)
+			if err != nil {
+				return err
+			}
+			written = append(written, row...)
 		}
 		return nil
 	})

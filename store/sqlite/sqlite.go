@@ -110,8 +110,11 @@ func many[T any](ctx context.Context, q querier, scan func(*sql.Rows) (T, error)
 	if err != nil {
 		return nil, err
 	}
+	return collect(rows, scan)
+}
+
+func collect[T any](rows *sql.Rows, scan func(*sql.Rows) (T, error)) (list []T, err error) {
 	defer rows.Close()
-	var list []T
 	for rows.Next() {
 		item, err := scan(rows)
 		if err != nil {

@@ -82,7 +82,7 @@ func recordClaims(t *testing.T, s store.Store) {
 }
 
 func recordOnce(t *testing.T, s store.Store) {
-	const ticks = 300
+	const ticks = 100
 	written, errs := together(func(i int) ([]jobs.Run, error) {
 		runs := make([]jobs.Run, ticks)
 		for n := range runs {

@@ -75,7 +75,7 @@ func registerChanged(t *testing.T, s store.Store) {
 }
 
 func registerTogether(t *testing.T, s store.Store) {
-	const registered = 300
+	const registered = 50
 	got, errs := together(func(i int) ([]store.JobState, error) {
 		list := make([]store.JobState, registered)
 		for n := range list {
