@@ -36,8 +36,13 @@ import (
 	"quorate/store"
 )
 
-// ErrNoJob: no job of that name is configured.
-var ErrNoJob = errors.New("no such job")
+// Errors that a caller branches on.
+var (
+	// ErrNoJob: no job of that name is configured.
+	ErrNoJob = errors.New("no such job")
+	// ErrDraining: this replica takes no more ticks; ask another one.
+	ErrDraining = errors.New("this replica is shutting down")
+)
 
 // Config is what a Scheduler is made of. All fields but Log and Ended are needed.
 type Config struct {
@@ -172,7 +177,7 @@ func (s *Scheduler) RunNow(ctx context.Context, job string) (jobs.Run, error) {
 		}
 		over <- err
 	}) {
-		return jobs.Run{}, errDraining
+		return jobs.Run{}, ErrDraining
 	}
 	select {
 	case run := <-begun:

@@ -18,8 +18,6 @@ var (
 	errElsewhere = errors.New("another replica has this tick")
 	// errLate: the tick is older than its start deadline.
 	errLate = errors.New("the start deadline has passed")
-	// errDraining: this replica takes no more ticks.
-	errDraining = errors.New("this replica is shutting down")
 )
 
 // settle sends a tick down the path, again while that may help and the start
@@ -72,7 +70,7 @@ func isOverlap(err error) bool {
 func (s *Scheduler) account(ctx context.Context, tick jobs.Tick, why error) (jobs.Run, error) {
 	run := jobs.Run{
 		Job: tick.Job.Name, Due: tick.Due, Attempt: tick.Attempt, Trigger: tick.Trigger,
-		Status: jobs.Missed, Reason: reasonOf(why), Error: why.Error(),
+		Status: jobs.Missed, Reason: reasonOf(why), Error: inWords(tick, why),
 		Lock: tick.Lock(), Replica: s.replica, Revision: s.revision,
 	}
 	if run.Reason == jobs.ReasonOverlap {
@@ -92,6 +90,16 @@ func (s *Scheduler) account(ctx context.Context, tick jobs.Tick, why error) (job
 		return run, errElsewhere // another replica ran it, or accounted for it
 	}
 	return written[0], nil
+}
+
+// inWords says why a tick did not run to somebody who knows the job's lock by the
+// name that the config gives it.
+func inWords(tick jobs.Tick, why error) string {
+	var taken *redlock.TakenError
+	if errors.As(why, &taken) && taken.Held {
+		return fmt.Sprintf("lock %q is held for %s", tick.Lock(), taken.Note)
+	}
+	return why.Error()
 }
 
 const recordWithin = 5 * time.Second
@@ -114,7 +122,7 @@ func reasonOf(err error) jobs.Reason {
 		return jobs.ReasonNoQuorum
 	case errors.Is(err, errLate):
 		return jobs.ReasonLate
-	case errors.Is(err, context.Canceled), errors.Is(err, errDraining):
+	case errors.Is(err, context.Canceled), errors.Is(err, ErrDraining):
 		return jobs.ReasonShutdown
 	}
 	return jobs.ReasonNoStore

@@ -20,6 +20,11 @@ func checkCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			targets, err := openTargets(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			targets.Close()
 			printNext(cmd, c, next)
 			return nil
 		},

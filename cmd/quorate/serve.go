@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"quorate/jobs"
+	"quorate/jobs/steps"
 	"quorate/web"
 )
 
@@ -52,10 +54,8 @@ func serve(ctx context.Context, c *Config, log *slog.Logger) error {
 		return err
 	}
 	defer p.close()
-	for name := range c.Targets {
-		if err := p.targets.Check(ctx, name); err != nil {
-			return c.fault(err, "", "targets", name)
-		}
+	if err := checkTargets(ctx, c, p.targets, log); err != nil {
+		return err
 	}
 	l, err := net.Listen("tcp", c.Replica.Listen)
 	if err != nil {
@@ -77,6 +77,22 @@ func serve(ctx context.Context, c *Config, log *slog.Logger) error {
 	}
 	log.Info("listening", "replica", c.Replica.Name, "url", "http://"+l.Addr().String())
 	return runAll(ctx, c.Replica.DrainTimeout.D(), door, l, replica)
+}
+
+// checkTargets refuses targets without our guard tables, which only a person can
+// mend. One that cannot be reached may come back, and the jobs that do without it
+// must not wait.
+func checkTargets(ctx context.Context, c *Config, targets *steps.Targets, log *slog.Logger) error {
+	for name := range c.Targets {
+		err := targets.Check(ctx, name)
+		if errors.Is(err, steps.ErrUnprepared) {
+			return c.fault(err, "", "targets", name)
+		}
+		if err != nil {
+			log.Warn("target is away", "target", name, "error", err)
+		}
+	}
+	return nil
 }
 
 // processName tells this process from others on the same host.

@@ -115,7 +115,7 @@ func (m *mysql) check(ctx context.Context) error {
 	case err != nil:
 		return err
 	case found < 2:
-		return errUnprepared
+		return ErrUnprepared
 	case wrong.String != "":
 		return fmt.Errorf("its %s cannot roll back: ALTER TABLE … ENGINE = InnoDB", wrong.String)
 	}
@@ -217,7 +217,7 @@ func (t *mysqlTx) guard(ctx context.Context, e effect) (earlier *marker, err err
 		return err
 	})
 	if isMySQL(err, mysqlNoTable) {
-		return nil, errUnprepared
+		return nil, ErrUnprepared
 	}
 	return earlier, err
 }

@@ -145,7 +145,7 @@ func asText(v any) []byte {
 func unprepared(err error) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "42P01" {
-		return errUnprepared
+		return ErrUnprepared
 	}
 	return err
 }

@@ -75,7 +75,7 @@ func (l *sqlite) check(ctx context.Context) error {
 			WHERE type = 'table' AND name IN ('quorate_fence', 'quorate_effect')`).Scan(&found)
 	})
 	if err == nil && found < 2 {
-		return errUnprepared
+		return ErrUnprepared
 	}
 	return err
 }
@@ -121,7 +121,7 @@ func (l *sqlite) begin(ctx context.Context, _ time.Duration) (transaction, error
 func (t *sqliteTx) guard(ctx context.Context, e effect) (*marker, error) {
 	earlier, err := t.raise(ctx, e)
 	if err != nil && strings.Contains(err.Error(), "no such table: quorate_") {
-		return nil, errUnprepared
+		return nil, ErrUnprepared
 	}
 	return earlier, err
 }

@@ -127,15 +127,15 @@ func (t *Targets) Close() {
 	}
 }
 
-// errUnprepared: a guard table is not there.
-var errUnprepared = errors.New("the guard tables quorate_fence and quorate_effect are not there")
+// ErrUnprepared: a guard table is not there.
+var ErrUnprepared = errors.New("the guard tables quorate_fence and quorate_effect are not there")
 
 // named says which target an error is about, and what to do about missing tables.
 func named(name string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, errUnprepared):
+	case errors.Is(err, ErrUnprepared):
 		return fmt.Errorf("target %q: %w: run quorate migrate target %s", name, err, name)
 	}
 	return fmt.Errorf("target %q: %w", name, err)
