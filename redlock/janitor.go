@@ -60,13 +60,6 @@ func (j *janitor) do(c *chore) {
 	})
 }
 
-// depth is how many keys are still to be confirmed gone.
-func (j *janitor) depth() int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return len(j.chores)
-}
-
 func (j *janitor) close() {
 	j.mu.Lock()
 	defer j.mu.Unlock()

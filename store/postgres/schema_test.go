@@ -78,7 +78,7 @@ func TestTheSchemaRefusesWhatBreaksAPromise(t *testing.T) {
 		"a run without a start":           insert + `'succeeded', 9, NULL, now(), now())`,
 		"a missed tick that began":        insert + `'missed', 9, now(), now(), now())`,
 		"an unknown status":               insert + `'great', 9, now(), now(), now())`,
-		"an output beyond the cap":        fmt.Sprintf(`INSERT INTO quorate.output SELECT run, due, 7, repeat('x', 65537) FROM quorate.steps`),
+		"an output beyond the cap":        `INSERT INTO quorate.output SELECT run, due, 7, repeat('x', 65537) FROM quorate.steps`,
 	} {
 		if _, err := conn.Exec(t.Context(), sql); err == nil {
 			t.Errorf("%s: was accepted", name)
