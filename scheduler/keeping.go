@@ -131,7 +131,9 @@ func (s *Scheduler) startKeeping() *keeping {
 			beat := time.NewTicker(chore.every)
 			defer beat.Stop()
 			for {
-				chore.do(ctx)
+				within, cancel := context.WithTimeout(ctx, max(chore.every, recordWithin))
+				chore.do(within)
+				cancel()
 				select {
 				case <-ctx.Done():
 					return

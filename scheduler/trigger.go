@@ -31,15 +31,12 @@ func (s *Scheduler) trigger(ctx context.Context, tick jobs.Tick, begun func(jobs
 	}
 	defer s.release(lease)
 
-	run, err := s.store.Claim(ctx, store.Claim{
-		Tick: tick, Replica: s.replica, Revision: s.revision,
-		Lease: storeLease(tick), Evidence: evidenceOf(lease),
-	})
+	run, err := s.claim(ctx, tick, lease)
 	if errors.Is(err, store.ErrClaimed) {
 		return jobs.Run{}, errElsewhere
 	}
 	if err != nil {
-		return jobs.Run{}, fmt.Errorf("claim: %w", err)
+		return jobs.Run{}, err
 	}
 	begun(run)
 
@@ -54,6 +51,20 @@ func (s *Scheduler) trigger(ctx context.Context, tick jobs.Tick, begun func(jobs
 	return s.finish(ctx, run, outcome)
 }
 
+// claim asks the store for the tick, for no longer than the lease can be trusted.
+func (s *Scheduler) claim(ctx context.Context, tick jobs.Tick, lease *redlock.Lease) (jobs.Run, error) {
+	ctx, cancel := context.WithTimeout(ctx, lease.Validity())
+	defer cancel()
+	run, err := s.store.Claim(ctx, store.Claim{
+		Tick: tick, Replica: s.replica, Revision: s.revision,
+		Lease: storeLease(tick), Evidence: evidenceOf(lease),
+	})
+	if err != nil {
+		return jobs.Run{}, fmt.Errorf("claim: %w", err)
+	}
+	return run, nil
+}
+
 // finish writes how the run ended, on a context that no cancel reaches, until the
 // store takes it or has been away for too long; then the run's end is what the
 // store finds out by itself, unknown.
@@ -61,7 +72,9 @@ func (s *Scheduler) finish(ctx context.Context, run jobs.Run, outcome jobs.Outco
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishWithin)
 	defer cancel()
 	for {
-		ended, err := s.store.Finish(ctx, run, outcome)
+		within, cancel := context.WithTimeout(ctx, recordWithin)
+		ended, err := s.store.Finish(within, run, outcome)
+		cancel()
 		if err == nil {
 			return ended, nil
 		}
