@@ -45,34 +45,38 @@ func startMariaDB() (server, error) {
 	}, mariadbContainer)
 }
 
-func mariadbProcess(daemon, install string) (server, error) {
+func mariadbProcess(daemon, install string) (s server, err error) {
 	port, err := freePort()
 	if err != nil {
-		return server{}, err
+		return s, err
 	}
-	dir, err := os.MkdirTemp("", "quorate-mariadb-")
+	h, err := newHome("mariadb")
 	if err != nil {
-		return server{}, err
+		return s, err
 	}
-	s := server{url: mariadbURL("quorate", "127.0.0.1:"+port)}
-	data := filepath.Join(dir, "data")
+	defer func() {
+		if err != nil {
+			h.leave()
+		}
+	}()
+	s.url = mariadbURL("quorate", "127.0.0.1:"+port)
+	data, users := filepath.Join(h.dir, "data"), filepath.Join(h.dir, "users.sql")
 	options := []string{"--no-defaults", "--datadir=" + data, "--skip-name-resolve",
 		"--innodb-log-file-size=4M", "--innodb-buffer-pool-size=32M", "--innodb-flush-log-at-trx-commit=0"}
 	if os.Geteuid() == 0 {
 		options = append(options, "--user=root") // it refuses root unless told
 	}
-	users := filepath.Join(dir, "users.sql")
 	err = os.WriteFile(users, []byte(mariadbUser(s.url.User)), 0o600)
 	if err == nil {
-		err = run(dir, nil, install, append(options, "--auth-root-authentication-method=normal", "--skip-test-db")...)
+		err = h.run(nil, install, append(options, "--auth-root-authentication-method=normal", "--skip-test-db")...)
 	}
 	if err != nil {
-		return server{}, errors.Join(err, os.RemoveAll(dir))
+		return s, err
 	}
-	p, err := start(dir, "KILL", nil, daemon, append(options, "--init-file="+users, "--bind-address=127.0.0.1",
-		"--port="+port, "--socket="+filepath.Join(dir, "socket"), "--pid-file="+filepath.Join(dir, "pid"))...)
+	p, err := h.start("KILL", nil, daemon, append(options, "--init-file="+users, "--bind-address=127.0.0.1",
+		"--port="+port, "--socket="+filepath.Join(h.dir, "socket"), "--pid-file="+filepath.Join(h.dir, "pid"))...)
 	if err != nil {
-		return server{}, errors.Join(err, os.RemoveAll(dir))
+		return s, err
 	}
 	s.body = p
 	return s, p.ready(func() error { return mariadbIn(s.url, data) })

@@ -60,42 +60,47 @@ func postgresBin() (string, error) {
 	return filepath.Dir(initdb), err
 }
 
-func postgresProcess(bin string) (server, error) {
+func postgresProcess(bin string) (s server, err error) {
 	port, err := freePort()
 	if err != nil {
-		return server{}, err
+		return s, err
 	}
-	dir, err := os.MkdirTemp("", "quorate-postgres-")
+	h, err := newHome("postgres")
 	if err != nil {
-		return server{}, err
+		return s, err
 	}
-	s := server{url: postgresURL("127.0.0.1:" + port)}
-	as, err := unprivileged(dir, "postgres", "nobody")
+	defer func() {
+		if err != nil {
+			h.leave()
+		}
+	}()
+	s.url = postgresURL("127.0.0.1:" + port)
+	as, err := h.owner("postgres", "nobody")
 	if err == nil {
-		err = initdb(bin, dir, as, s.url.User)
+		err = initdb(h, as, bin, s.url.User)
 	}
 	if err != nil {
-		return server{}, errors.Join(err, os.RemoveAll(dir))
+		return s, err
 	}
-	p, err := start(dir, "QUIT", as, filepath.Join(bin, "postgres"), "-D", filepath.Join(dir, "data"),
+	p, err := h.start("QUIT", as, filepath.Join(bin, "postgres"), "-D", filepath.Join(h.dir, "data"),
 		"-k", "", "-p", port, "-c", "listen_addresses=127.0.0.1", "-c", "max_connections=200",
 		"-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off",
 		"-c", "shared_buffers=32MB")
 	if err != nil {
-		return server{}, errors.Join(err, os.RemoveAll(dir))
+		return s, err
 	}
 	s.body = p
-	return s, p.ready(func() error { return postgresIn(s.url, dir) })
+	return s, p.ready(func() error { return postgresIn(s.url, h.dir) })
 }
 
-func initdb(bin, dir string, as *credential, u *url.Userinfo) error {
+func initdb(h *home, as *credential, bin string, u *url.Userinfo) error {
 	secret, _ := u.Password()
-	file := filepath.Join(dir, "password")
+	file := filepath.Join(h.dir, "password")
 	// The folder is closed to others; the file is for another user to read.
 	if err := os.WriteFile(file, []byte(secret+"\n"), 0o644); err != nil {
 		return err
 	}
-	return run(dir, as, filepath.Join(bin, "initdb"), "-D", filepath.Join(dir, "data"), "-U", u.Username(),
+	return h.run(as, filepath.Join(bin, "initdb"), "-D", filepath.Join(h.dir, "data"), "-U", u.Username(),
 		"--pwfile", file, "-A", "password", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
 }
 

@@ -164,30 +164,26 @@ func (p *redisProcess) start() error {
 	if p.process != nil && !p.exited() {
 		return errors.New("it runs already")
 	}
-	dir, err := os.MkdirTemp("", "quorate-redis-")
+	h, err := newHome("redis")
 	if err != nil {
 		return err
 	}
-	p.process, err = start(dir, "KILL", nil, p.bin,
-		"--bind", "127.0.0.1", "--port", p.port, "--dir", dir,
+	p.process, err = h.start("KILL", nil, p.bin,
+		"--bind", "127.0.0.1", "--port", p.port, "--dir", h.dir,
 		"--save", "", "--appendonly", "no", "--daemonize", "no")
 	if err != nil {
-		return errors.Join(err, os.RemoveAll(dir))
+		h.leave()
+		return err
 	}
 	// Not any Redis at this port will do: ours.
-	pid := fmt.Sprintf("\r\nprocess_id:%d\r\n", p.cmd.Process.Pid)
+	ours := fmt.Sprintf("\r\nprocess_id:%d\r\n", p.pid())
 	return p.ready(func() error {
 		info, err := redisInfo("127.0.0.1:" + p.port)
-		if err == nil && !strings.Contains(info, pid) {
+		if err == nil && !strings.Contains(info, ours) {
 			err = errors.New("another server has its port")
 		}
 		return err
 	})
-}
-
-func (p *redisProcess) kill() error {
-	p.process.kill()
-	return nil
 }
 
 // redisInfo asks a server who it is.

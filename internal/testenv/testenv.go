@@ -16,10 +16,10 @@
 // QUORATE_TEST_REQUIRE=1, which is how make test runs. An address that is given
 // and does not answer always fails.
 //
-// Promised: servers listen on loopback alone, on ports that nobody else was
-// given; they and their data are gone when the test binary is, even one that was
-// killed; no goroutine of ours outlives a call. Not promised: durability. Every
-// server here trades it for speed.
+// Promised: what is lent is a test's own and ends with it; a server that was
+// started here listens on loopback alone, and is gone with its data when the test
+// binary is, even one that was killed; no goroutine outlives a call. Not promised:
+// durability. Every server here trades it for speed.
 //
 // What may live here: getting servers, and breaking them from the outside. What
 // may not: knowledge of our own rooms. Only test files may import this package.
