@@ -1,5 +1,5 @@
 // Package quorate_test keeps the house in order: who may import whom, which
-// library lives where, and how big things get. docs/DESIGN.md draws the house.
+// library lives where, and how big things get. The README draws the house.
 package quorate_test
 
 import (
@@ -94,7 +94,7 @@ func TestArrowsPointDown(t *testing.T) {
 	for _, f := range files(t) {
 		at, known := house[f.room]
 		if !known {
-			t.Errorf("%s: room %s is not in the house: draw it in DESIGN §2, and here", f.path, f.room)
+			t.Errorf("%s: room %s is not in the house: draw it in the README, and here", f.path, f.room)
 			continue
 		}
 		for _, imported := range f.imports(t) {
@@ -111,7 +111,7 @@ func TestArrowsPointDown(t *testing.T) {
 			case to == "internal/testenv":
 				t.Errorf("%s imports %s: only _test.go files may", f.path, to)
 			default:
-				t.Errorf("%s imports %s: no arrow %s → %s in DESIGN §2, only to [%s]",
+				t.Errorf("%s imports %s: no arrow %s → %s in the house, only to [%s]",
 					f.path, to, f.room, to, strings.Join(at.imports, " "))
 			}
 		}
@@ -134,7 +134,7 @@ func TestLibrariesStayInTheirRooms(t *testing.T) {
 			case rooms == nil:
 				t.Errorf("%s imports %s: only _test.go files may", f.path, imported)
 			case !slices.Contains(rooms, f.room) && !slices.Contains(rooms, f.path):
-				t.Errorf("%s imports %s: it lives in %s alone (DESIGN §2)", f.path, imported, strings.Join(rooms, " and "))
+				t.Errorf("%s imports %s: it lives in %s alone", f.path, imported, strings.Join(rooms, " and "))
 			}
 		}
 	}
