@@ -127,11 +127,12 @@ func TestDevRunsTheSampleFromNothing(t *testing.T) {
 	if first := runs[len(runs)-1]; first.ID != 1 {
 		t.Errorf("the first run is %d after a restart, want 1", first.ID)
 	}
+	before := runs[0].Due
 	stop()
 	startDev(t, "--state", state, "--fresh")
 	runs = runsUntil(t, state, func(runs []web.Run) bool { return runs[0].Status == "succeeded" })
-	if runs[0].ID > last {
-		t.Errorf("run %d after --fresh, earlier ones went to %d", runs[0].ID, last)
+	if first := runs[len(runs)-1]; first.ID != 1 || first.Due.Before(before) {
+		t.Errorf("the first run after --fresh is %d, due %s; the last one before was due %s", first.ID, first.Due, before)
 	}
 }
 
