@@ -72,7 +72,7 @@ func (l *Lease) Extend(ctx context.Context) error {
 		return fmt.Errorf("extend %q: %w", l.key, ErrLost)
 	}
 	start := time.Now()
-	vote := l.locker.ask(Question{Op: Extend, Key: l.key, Token: l.token, TTL: l.ttl}, nil)
+	vote := l.locker.ask(Question{Op: Extend, Key: l.key, Token: l.token, TTL: l.ttl, Deadline: start.Add(l.locker.opts.MasterTimeout)}, nil)
 	if err := vote.wait(ctx); err != nil {
 		return fmt.Errorf("extend %q: %w", l.key, err)
 	}
@@ -175,7 +175,8 @@ func (l *Lease) Release() error {
 	l.until = time.Time{}
 	l.mu.Unlock()
 
-	vote := l.locker.ask(Question{Op: Release, Key: l.key, Token: l.token}, func(m Master, a Answer) {
+	deadline := time.Now().Add(l.locker.opts.MasterTimeout)
+	vote := l.locker.ask(Question{Op: Release, Key: l.key, Token: l.token, Deadline: deadline}, func(m Master, a Answer) {
 		if a.Err != nil {
 			l.locker.janitor.release(m, l.key, l.token, expires, 1)
 		}

@@ -32,15 +32,19 @@ const queueDepth = 4096
 // batchSize is how many questions travel in one pipeline at most.
 const batchSize = 512
 
+// connectWithin is how long a new connection may take, handshake included. That is
+// longer than a question may wait: questions do not wait for it, they run out.
+const connectWithin = time.Second
+
 // A redisMaster asks one Redis server. Its one goroutine sends the questions that
 // have gathered as one pipeline, reads the answers, and takes the next ones: what
 // was asked in order is executed in order, and a master costs one connection and
 // one goroutine however many callers there are.
 type redisMaster struct {
-	name    string
-	timeout time.Duration
-	client  *redis.Client
-	health  *health
+	name      string
+	client    *redis.Client
+	health    *health
+	connected bool // as far as its goroutine knows
 
 	queue chan asked
 	stop  context.CancelFunc
@@ -62,9 +66,9 @@ func newRedisMaster(rawURL string, opts Options, known *census) (*redisMaster, e
 	if ro.DB != 0 {
 		name = fmt.Sprintf("%s/%d", ro.Addr, ro.DB)
 	}
-	m := &redisMaster{name: name, timeout: opts.MasterTimeout, queue: make(chan asked, queueDepth)}
+	m := &redisMaster{name: name, queue: make(chan asked, queueDepth)}
 	m.health = newHealth(name, opts.RestartGuard, known)
-	forLocks(ro, opts.MasterTimeout)
+	forLocks(ro)
 	ro.OnConnect = m.greet
 	m.client = redis.NewClient(ro)
 	m.ctx, m.stop = context.WithCancel(context.Background())
@@ -86,14 +90,15 @@ func parseURL(raw string) (*redis.Options, error) {
 
 // forLocks sets a client up for locking rather than caching. A retried SET NX
 // reports our own lock as somebody else's; a deadline that reads ignore lets one
-// hung master hold everybody up.
-func forLocks(ro *redis.Options, timeout time.Duration) {
+// hung master hold everybody up. Questions bring deadlines of their own, which are
+// shorter than these.
+func forLocks(ro *redis.Options) {
 	ro.MaxRetries = -1
 	ro.DialerRetries = 1
 	ro.ContextTimeoutEnabled = true
-	ro.DialTimeout = timeout
-	ro.ReadTimeout = timeout
-	ro.WriteTimeout = timeout
+	ro.DialTimeout = connectWithin
+	ro.ReadTimeout = connectWithin
+	ro.WriteTimeout = connectWithin
 	ro.PoolSize = 1
 	ro.PipelinePoolSize = 1
 	ro.DisableIdentity = true
@@ -142,9 +147,40 @@ func (m *redisMaster) serve() {
 			m.refuseRest()
 			return
 		case a := <-m.queue:
+			err := m.connect()
 			batch = m.gather(append(batch[:0], a))
+			if err != nil {
+				answerAll(batch, Answer{Err: err})
+				continue
+			}
 			m.send(batch)
 		}
+	}
+}
+
+// connect sees to it that there is a connection, so that a question's deadline
+// is spent on its answer and not on a handshake.
+func (m *redisMaster) connect() error {
+	if m.connected {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(m.ctx, connectWithin)
+	defer cancel()
+	start := time.Now()
+	pipe := m.client.Pipeline() // of the pool that send uses
+	pipe.Ping(ctx)
+	_, err := pipe.Exec(ctx)
+	m.health.answered(time.Since(start), connectionError(err))
+	if err != nil {
+		return explain(err)
+	}
+	m.connected = true
+	return nil
+}
+
+func answerAll(batch []asked, a Answer) {
+	for _, one := range batch {
+		one.answer(a)
 	}
 }
 
@@ -192,7 +228,9 @@ func (m *redisMaster) send(batch []asked) {
 	}
 	_, err := pipe.Exec(ctx)
 	m.evalMissing(ctx, batch, replies)
-	m.health.answered(time.Since(start), connectionError(err))
+	lost := connectionError(err)
+	m.connected = lost == nil
+	m.health.answered(time.Since(start), lost)
 	for i, a := range batch {
 		reply := read(a.Question, replies[i])
 		if err := m.health.quarantine(); err != nil && a.Op == Take && reply.OK {

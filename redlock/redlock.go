@@ -174,7 +174,7 @@ func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, not
 	}
 	token := newToken(note)
 	start := time.Now()
-	vote := l.ask(Question{Op: Take, Key: key, Token: token, TTL: ttl}, nil)
+	vote := l.ask(Question{Op: Take, Key: key, Token: token, TTL: ttl, Deadline: start.Add(l.opts.MasterTimeout)}, nil)
 	err := vote.wait(ctx)
 
 	until := start.Add(ttl - l.drift(ttl))
@@ -226,7 +226,6 @@ func (l *Locker) abandon(vote *ballot, key, token string, until time.Time) {
 // ask puts the question to all masters. Each answer is shown to heard, if that is
 // not nil, also when it comes too late to count.
 func (l *Locker) ask(q Question, heard func(Master, Answer)) *ballot {
-	q.Deadline = time.Now().Add(l.opts.MasterTimeout)
 	vote := newBallot(l.masters, l.quorum, q.Deadline)
 	for i, m := range l.masters {
 		m.Ask(q, func(a Answer) {
@@ -250,10 +249,11 @@ func (l *Locker) minValidity(ttl time.Duration) time.Duration {
 	return (ttl - l.drift(ttl)) / 2
 }
 
-// Check asks every master whether it is well, and returns what they said. The
-// error is a [NoQuorumError] if too few of them can vote.
+// Check asks every master whether it is well, connects to those that it has no
+// connection to, and returns what they said. The error is a [NoQuorumError] if too
+// few of them can vote.
 func (l *Locker) Check(ctx context.Context) ([]Status, error) {
-	vote := l.ask(Question{Op: Ping}, nil)
+	vote := l.ask(Question{Op: Ping, Deadline: time.Now().Add(2 * connectWithin)}, nil)
 	err := vote.all(ctx)
 	if err == nil && !vote.won() {
 		err = vote.refusal("")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,8 +16,15 @@ import (
 	"quorate/redlock/embedded"
 )
 
-// ungated is how tests lock on servers that were started a moment ago.
-var ungated = redlock.Options{RestartGuard: -1}
+// ungated is how tests lock on servers that were started a moment ago, on a machine
+// that may be slow: only where a test is about time is the time short.
+var ungated = redlock.Options{RestartGuard: -1, MasterTimeout: 5 * time.Second}
+
+// TestMain keeps the driver's words about faults made on purpose out of the way.
+func TestMain(m *testing.M) {
+	redlock.Silence()
+	os.Exit(m.Run())
+}
 
 func newLocker(t *testing.T, opts redlock.Options, urls []string) *redlock.Locker {
 	t.Helper()
@@ -130,22 +138,23 @@ func TestValidityIsCountedFromBeforeTheFirstRequestLessDrift(t *testing.T) {
 func TestKeptLeaseOutlivesItsTTLAndEndsWithStop(t *testing.T) {
 	overBoth(t, func(t *testing.T, urls []string) {
 		l, other := newLocker(t, ungated, urls), newLocker(t, ungated, urls)
-		lease, err := l.Acquire(t.Context(), "k", 300*time.Millisecond, "")
+		const ttl = time.Second
+		lease, err := l.Acquire(t.Context(), "k", ttl, "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		held, stop := lease.Keep(t.Context(), redlock.Limits{})
 		defer stop()
-		for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		for end := time.Now().Add(2 * ttl); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 			if held.Err() != nil {
-				t.Fatalf("ended after extensions: %v", context.Cause(held))
+				t.Fatalf("ended after %d extensions: %v", lease.Evidence().Extensions, context.Cause(held))
 			}
-			if _, err := other.Acquire(t.Context(), "k", 300*time.Millisecond, ""); !errors.Is(err, redlock.ErrTaken) {
+			if _, err := other.Acquire(t.Context(), "k", ttl, ""); !errors.Is(err, redlock.ErrTaken) {
 				t.Fatalf("another client got %v", err)
 			}
 		}
-		if n := lease.Evidence().Extensions; n < 3 {
-			t.Errorf("%d extensions in a second under a TTL of 300 ms", n)
+		if n := lease.Evidence().Extensions; n < 2 {
+			t.Errorf("%d extensions in twice the TTL", n)
 		}
 		stop()
 		if err := lease.Release(); err != nil {
@@ -164,7 +173,7 @@ func TestKeptContextEndsBeforeAnotherClientCanOwn(t *testing.T) {
 		through[i] = "redis://" + proxies[i].Addr()
 	}
 	cut, free := newLocker(t, ungated, through), newLocker(t, ungated, urls)
-	lease, err := cut.Acquire(t.Context(), "k", 500*time.Millisecond, "")
+	lease, err := cut.Acquire(t.Context(), "k", 2*time.Second, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +183,7 @@ func TestKeptContextEndsBeforeAnotherClientCanOwn(t *testing.T) {
 		p.Set(testenv.Hang)
 	}
 	for {
-		next, err := free.Acquire(t.Context(), "k", 500*time.Millisecond, "")
+		next, err := free.Acquire(t.Context(), "k", 2*time.Second, "")
 		if errors.Is(err, redlock.ErrTaken) {
 			continue
 		}
@@ -192,16 +201,17 @@ func TestKeptContextEndsBeforeAnotherClientCanOwn(t *testing.T) {
 	}
 }
 
-func TestOneHungMasterCostsNothing(t *testing.T) {
+func TestOneHungMasterHoldsNobodyUp(t *testing.T) {
 	masters := testenv.Masters(t, 5)
-	l := newLocker(t, redlock.Options{RestartGuard: -1, MasterTimeout: 50 * time.Millisecond}, urlsOf(masters))
+	opts := redlock.Options{RestartGuard: -1, MasterTimeout: 20 * time.Second}
+	l := newLocker(t, opts, urlsOf(masters))
 	if _, err := l.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	masters[2].Stop()
 	for _, name := range []string{"while the connection is open", "when it must be opened anew"} {
 		start := time.Now()
-		lease, err := l.Acquire(t.Context(), "k", 2*time.Second, "")
+		lease, err := l.Acquire(t.Context(), "k", time.Minute, "")
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -211,15 +221,19 @@ func TestOneHungMasterCostsNothing(t *testing.T) {
 		if err := lease.Release(); err != nil {
 			t.Errorf("%s: release: %v", name, err)
 		}
-		if took := time.Since(start); took > 3*60*time.Millisecond {
+		if took := time.Since(start); took > opts.MasterTimeout/2 {
 			t.Errorf("%s: acquire, extend and release took %s", name, took)
 		}
+		l = newLocker(t, opts, urlsOf(masters))
 	}
 }
 
 func TestWithoutAQuorumTheErrorNamesEachMasterAndWhy(t *testing.T) {
 	masters := testenv.Masters(t, 5)
-	l := newLocker(t, ungated, urlsOf(masters))
+	l := newLocker(t, redlock.Options{RestartGuard: -1, MasterTimeout: 500 * time.Millisecond}, urlsOf(masters))
+	if _, err := l.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	masters[0].Kill()
 	masters[1].Kill()
 	masters[4].Stop()
@@ -237,7 +251,7 @@ func TestWithoutAQuorumTheErrorNamesEachMasterAndWhy(t *testing.T) {
 
 func TestAFailedAttemptLeavesNoKeyOnMastersThatWakeLate(t *testing.T) {
 	masters := testenv.Masters(t, 5)
-	l := newLocker(t, ungated, urlsOf(masters))
+	l := newLocker(t, redlock.Options{RestartGuard: -1, MasterTimeout: 500 * time.Millisecond}, urlsOf(masters))
 	if _, err := l.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +302,7 @@ func TestACancelledAttemptLeavesNoKey(t *testing.T) {
 
 func TestARestartedMasterGetsNoVoteUntilEveryOldLeaseHasEnded(t *testing.T) {
 	masters := testenv.Masters(t, 3)
-	guard := redlock.Options{MaxTTL: 3 * time.Second, RestartGuard: 3 * time.Second}
+	guard := redlock.Options{MaxTTL: 3 * time.Second, RestartGuard: 3 * time.Second, MasterTimeout: time.Second}
 	l := newLocker(t, guard, urlsOf(masters))
 	// The servers are young, so at first nobody can lock: they may all have forgotten.
 	if _, err := l.Acquire(t.Context(), "k", 3*time.Second, ""); !errors.Is(err, redlock.ErrNoQuorum) {

@@ -15,6 +15,10 @@ import (
 	"quorate/store/postgres"
 )
 
+// masterTimeout is long, because the machine may be slow and none of the tests here
+// is about it.
+const masterTimeout = 500 * time.Millisecond
+
 // A cluster is real masters and a real store, and replicas over them in this
 // process, each with connections of its own.
 type cluster struct {
@@ -50,7 +54,7 @@ func (c *cluster) replica(t *testing.T, name string, st store.Store, all ...*job
 	for i, m := range c.masters {
 		urls[i] = m.URL()
 	}
-	locker, err := redlock.New(redlock.Options{RestartGuard: -1}, urls...)
+	locker, err := redlock.New(redlock.Options{RestartGuard: -1, MasterTimeout: masterTimeout}, urls...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,7 @@ func openParts(ctx context.Context, c *Config) (_ *parts, err error) {
 	if p.locker, err = openLocker(c); err != nil {
 		return nil, c.fault(err, "mend the list", "redlock", "masters")
 	}
-	if err = mastersAnswer(ctx, p.locker); err != nil {
+	if _, err = p.locker.Check(ctx); err != nil {
 		return nil, c.fault(err, "start them, or mend the list", "redlock", "masters")
 	}
 	return p, nil
@@ -129,17 +129,6 @@ func openLocker(c *Config) (*redlock.Locker, error) {
 		RestartGuard:  guard,
 		MaxTTL:        c.longestTTL(),
 	}, urls...)
-}
-
-// mastersAnswer makes the first connections, which may take longer than a lock may.
-func mastersAnswer(ctx context.Context, locker *redlock.Locker) error {
-	var err error
-	for range 3 {
-		if _, err = locker.Check(ctx); err == nil || ctx.Err() != nil {
-			return err
-		}
-	}
-	return err
 }
 
 // newScheduler returns the scheduler of one replica over these parts.
