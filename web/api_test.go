@@ -62,7 +62,7 @@ func TestARunKeepsItsNames(t *testing.T) {
 		t.Errorf("a run is\n%s\nwant\n%s", got, want)
 	}
 	missed := runJSON(jobs.Run{ID: 8, Job: "restock", Due: at, Attempt: 1, Trigger: jobs.TriggerSchedule, Status: jobs.Missed, Reason: jobs.ReasonNoQuorum})
-	const never = `{"id":8,"job":"restock","due":"2026-11-21T08:00:00.5Z","attempt":1,"trigger":"schedule","status":"missed","reason":"no_quorum"}`
+	const never = `{"id":8,"job":"restock","due":"2026-11-21T08:00:00.5Z","attempt":1,"trigger":"schedule","status":"missed","reason":"no_quorum","replica":"","fence":0,"started":null,"finished":null}`
 	if got, _ := json.Marshal(missed); string(got) != never {
 		t.Errorf("a tick that never ran is\n%s\nwant\n%s", got, never)
 	}

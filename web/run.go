@@ -12,8 +12,8 @@ import (
 // on each line of `quorate runs --json`. Its names and their meaning are a promise;
 // fields may be added, never renamed.
 //
-// Times are RFC 3339 in UTC. What has not happened is absent: a tick that never
-// ran has no started, no fence and no evidence.
+// Times are RFC 3339 in UTC. What has not happened is null or zero: a tick that
+// never ran has a null started, fence 0 and no evidence.
 type Run struct {
 	ID         int64      `json:"id" doc:"Number of the run; grows"`
 	Job        string     `json:"job"`
@@ -21,14 +21,14 @@ type Run struct {
 	Attempt    int        `json:"attempt" doc:"1 for the first"`
 	Trigger    string     `json:"trigger" doc:"What made the tick: schedule, manual"`
 	Status     string     `json:"status" enum:"running,succeeded,failed,skipped,missed,unknown"`
-	Reason     string     `json:"reason,omitempty" doc:"One word for why it ended so: overlap, late, no_quorum, step, timeout, lease_lost, replica_lost…"`
+	Reason     string     `json:"reason" doc:"One word for why it ended so: overlap, late, no_quorum, step, timeout, lease_lost, replica_lost…"`
 	Error      string     `json:"error,omitempty"`
-	Replica    string     `json:"replica,omitempty" doc:"The replica that ran it"`
-	Fence      int64      `json:"fence,omitempty" doc:"Grows with each run of the lock; a database that saw a higher one refuses this run"`
+	Replica    string     `json:"replica" doc:"The replica that ran it, or recorded it"`
+	Fence      int64      `json:"fence" doc:"Grows with each run of the lock; a database that saw a higher one refuses this run"`
 	Lock       string     `json:"lock,omitempty"`
 	Revision   string     `json:"revision,omitempty" doc:"Hash of the jobs as they were configured"`
-	Started    *time.Time `json:"started,omitempty"`
-	Finished   *time.Time `json:"finished,omitempty"`
+	Started    *time.Time `json:"started" nullable:"true"`
+	Finished   *time.Time `json:"finished" nullable:"true"`
 	LeaseUntil *time.Time `json:"lease_until,omitempty" doc:"By the store's clock; a running run whose lease has ended counts as lost"`
 	Evidence   *Evidence  `json:"evidence,omitempty" doc:"How good the lock was under which it worked"`
 	Steps      []Step     `json:"steps,omitempty" nullable:"false" doc:"Where one run is asked for; lists leave them out"`

@@ -151,6 +151,8 @@ func (d *devSession) load(at address, masters []string) (c *Config, source strin
 		for _, url := range masters {
 			c.Redlock.Masters = append(c.Redlock.Masters, jobs.Secret(url))
 		}
+		// Nothing here is as far away as a server, nor as quick when the machine is busy.
+		c.Redlock.MasterTimeout = jobs.Duration(500 * time.Millisecond)
 		// The masters were started with the replicas and end with them, so none of
 		// them can have forgotten a lock that somebody still holds.
 		c.Redlock.RestartGuard = "off"
