@@ -95,8 +95,7 @@ func (m *redisMaster) greet(ctx context.Context, conn *redis.Conn) error {
 	info := pipe.Info(ctx)
 	pipe.ScriptLoad(ctx, extendSource)
 	pipe.ScriptLoad(ctx, releaseSource)
-	_, _ = pipe.Exec(ctx) // a script that was not loaded is sent whole later
-	if err := info.Err(); err != nil {
+	if _, err := pipe.Exec(ctx); err != nil {
 		return explain(err)
 	}
 	return m.health.meet(parseInfo(info.Val()))

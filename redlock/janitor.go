@@ -19,6 +19,7 @@ type janitor struct {
 
 // A chore is one key on one master.
 type chore struct {
+	janitor    *janitor
 	master     Master
 	key, token string
 	until      time.Time
@@ -33,7 +34,7 @@ func newJanitor(timeout time.Duration) *janitor {
 // release asks the master to delete the key if it holds our token, and repeats
 // that until it was confirmed the given number of times.
 func (j *janitor) release(m Master, key, token string, until time.Time, times int) {
-	c := &chore{master: m, key: key, token: token, until: until, times: times}
+	c := &chore{janitor: j, master: m, key: key, token: token, until: until, times: times}
 	j.mu.Lock()
 	if j.closed {
 		j.mu.Unlock()
@@ -45,19 +46,22 @@ func (j *janitor) release(m Master, key, token string, until time.Time, times in
 }
 
 func (j *janitor) do(c *chore) {
-	q := Question{Op: Release, Key: c.key, Token: c.token, Deadline: time.Now().Add(j.timeout)}
-	c.master.Ask(q, func(a Answer) {
-		if a.Err == nil {
-			c.times--
-		}
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		if c.times <= 0 || j.closed || !time.Now().Before(c.until) {
-			delete(j.chores, c)
-			return
-		}
-		c.again = time.AfterFunc(j.pause, func() { j.do(c) })
-	})
+	c.master.Ask(Question{Op: Release, Key: c.key, Token: c.token, Deadline: time.Now().Add(j.timeout)}, c, 0)
+}
+
+// Hear notes whether the key is gone, and asks again later if that is not sure.
+func (c *chore) Hear(_ int, a Answer) {
+	if a.Err == nil {
+		c.times--
+	}
+	j := c.janitor
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if c.times <= 0 || j.closed || !time.Now().Before(c.until) {
+		delete(j.chores, c)
+		return
+	}
+	c.again = time.AfterFunc(j.pause, func() { j.do(c) })
 }
 
 func (j *janitor) close() {

@@ -25,11 +25,11 @@ type Lease struct {
 	extensions int
 }
 
-func newLease(l *Locker, key, token string, ttl time.Duration, until time.Time, vote *ballot) *Lease {
-	left := time.Until(until)
+func newLease(vote *ballot, until time.Time) *Lease {
+	left, q := time.Until(until), vote.question
 	return &Lease{
-		locker: l, key: key, token: token, ttl: ttl, vote: vote,
-		until: until, expires: until.Add(l.drift(ttl)), granted: left, lowest: left,
+		locker: vote.locker, key: q.Key, token: q.Token, ttl: q.TTL, vote: vote,
+		until: until, expires: vote.until, granted: left, lowest: left,
 	}
 }
 
@@ -72,12 +72,12 @@ func (l *Lease) Extend(ctx context.Context) error {
 		return fmt.Errorf("extend %q: %w", l.key, ErrLost)
 	}
 	start := time.Now()
-	vote := l.locker.ask(Question{Op: Extend, Key: l.key, Token: l.token, TTL: l.ttl, Deadline: start.Add(l.locker.opts.MasterTimeout)}, nil)
+	vote := l.locker.ask(Question{Op: Extend, Key: l.key, Token: l.token, TTL: l.ttl, Deadline: start.Add(l.locker.opts.MasterTimeout)}, l.expires)
 	if err := vote.wait(ctx); err != nil {
 		return fmt.Errorf("extend %q: %w", l.key, err)
 	}
 	if !vote.won() {
-		err := vote.refusal(l.key)
+		err := vote.refusal()
 		if errors.Is(err, ErrTaken) {
 			err = fmt.Errorf("%w: a majority of masters no longer has its key", ErrLost)
 		}
@@ -175,23 +175,14 @@ func (l *Lease) Release() error {
 	l.until = time.Time{}
 	l.mu.Unlock()
 
-	deadline := time.Now().Add(l.locker.opts.MasterTimeout)
-	vote := l.locker.ask(Question{Op: Release, Key: l.key, Token: l.token, Deadline: deadline}, func(m Master, a Answer) {
-		if a.Err != nil {
-			l.locker.janitor.release(m, l.key, l.token, expires, 1)
-		}
-	})
-	for i, m := range l.locker.masters {
-		if a, answered := l.vote.answer(i); !answered || a.Err != nil {
-			// Its SET may still be on the way, as in abandon.
-			l.locker.janitor.release(m, l.key, l.token, expires, 1)
-		}
-	}
+	q := Question{Op: Release, Key: l.key, Token: l.token, Deadline: time.Now().Add(l.locker.opts.MasterTimeout)}
+	vote := l.locker.ask(q, expires)
+	l.vote.disown()
 	_ = vote.wait(context.Background())
 	if vote.won() {
 		return nil
 	}
-	err := vote.refusal(l.key)
+	err := vote.refusal()
 	if errors.Is(err, ErrTaken) {
 		err = ErrLost
 	}

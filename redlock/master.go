@@ -14,16 +14,21 @@ type Master interface {
 	// Name is the address, for people; it never holds a password.
 	Name() string
 
-	// Ask queues the question and returns at once. answer is called exactly once,
-	// from any goroutine, soon after the question's deadline at the latest.
-	// Questions are put to the server in the order in which they were asked: a
-	// release never overtakes the SET before it.
-	Ask(q Question, answer func(Answer))
+	// Ask asks and returns at once. The hearer hears the answer exactly once, with
+	// its seat, on any goroutine, and perhaps long after the deadline: whoever waits
+	// minds the time by itself. Questions are put to the server in the order in which
+	// they were asked: a release never overtakes the SET before it.
+	Ask(q Question, hearer Hearer, seat int)
 
 	// Status says how the master is, as it last answered.
 	Status() Status
 
 	Close()
+}
+
+// A Hearer hears answers: a ballot counts them, the janitor's chores note them.
+type Hearer interface {
+	Hear(seat int, a Answer)
 }
 
 // An Op is what is asked of a master.
@@ -50,6 +55,7 @@ type Answer struct {
 	OK     bool   // yes
 	Holder string // the token in the key, if that is the reason of a no to Take
 	Err    error  // it did not answer, or may not vote
+	Sent   bool   // with Err: the question may have reached the server all the same
 }
 
 // errTimeout is the cause given for a master that has not answered in time.

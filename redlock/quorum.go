@@ -2,76 +2,116 @@ package redlock
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
 
 // A ballot counts what the masters answer to one question. An error counts as a
 // no. The vote is decided as soon as a quorum has said yes, or can no longer do so.
+//
+// It also minds the answers that come after the decision: a key that a master set
+// for an attempt that was given up is released, and one whose release was not
+// confirmed is left to the janitor.
 type ballot struct {
-	masters  []Master
-	quorum   int
-	deadline time.Time
-	decided  chan struct{} // closed when the result stands
-	complete chan struct{} // closed when everybody has answered
+	locker   *Locker
+	question Question
+	until    time.Time     // when the key is gone by itself
+	decided  chan struct{} // closed when the result stands; for Ping when all have answered
 
-	mu       sync.Mutex
-	answers  []Answer
-	answered []bool
-	yes, no  int
-	failed   int // those of no that are errors
+	mu        sync.Mutex
+	abandoned bool
+	seats     []seat
+	yes, no   int
 }
 
-func newBallot(masters []Master, quorum int, deadline time.Time) *ballot {
-	n := len(masters)
-	return &ballot{
-		masters: masters, quorum: quorum, deadline: deadline,
-		decided: make(chan struct{}), complete: make(chan struct{}),
-		answers: make([]Answer, n), answered: make([]bool, n),
-	}
+// A seat is one master's place in a ballot.
+type seat struct {
+	Answer
+	answered bool
 }
 
-// cast counts the answer of master i. Answers that come after the decision still
-// count as votes, but change nothing.
-func (b *ballot) cast(i int, a Answer) {
+func newBallot(l *Locker, q Question, until time.Time) *ballot {
+	return &ballot{locker: l, question: q, until: until, decided: make(chan struct{}), seats: make([]seat, len(l.masters))}
+}
+
+// Hear counts the answer of the master at this seat.
+func (b *ballot) Hear(i int, a Answer) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	was := b.open()
-	b.answers[i], b.answered[i] = a, true
-	switch {
-	case a.Err != nil:
-		b.no++
-		b.failed++
-	case a.OK:
+	b.seats[i] = seat{a, true}
+	if a.Err == nil && a.OK {
 		b.yes++
-	default:
+	} else {
 		b.no++
 	}
 	if was && !b.open() {
 		close(b.decided)
 	}
-	if b.yes+b.no == len(b.masters) {
-		close(b.complete)
+	abandoned := b.abandoned
+	b.mu.Unlock()
+	b.cleanUp(i, a, abandoned)
+}
+
+// cleanUp undoes what an answer says was done in vain.
+func (b *ballot) cleanUp(i int, a Answer, abandoned bool) {
+	times := 1
+	switch {
+	case b.question.Op == Take && abandoned && a.Err == nil && a.OK:
+	case b.question.Op == Take && abandoned && a.Err != nil && a.Sent:
+		// Its SET may still be on its way on a connection that was given up, and be
+		// overtaken by one release; not by two.
+		times = 2
+	case b.question.Op == Release && a.Err != nil:
+	default:
+		return
+	}
+	b.locker.janitor.release(b.locker.masters[i], b.question.Key, b.question.Token, b.until, times)
+}
+
+// abandon undoes an attempt on every master that may hold its key, now or when its
+// answer comes.
+func (b *ballot) abandon() {
+	for i, s := range b.giveUp() {
+		if s.answered {
+			b.cleanUp(i, s.Answer, true)
+		}
 	}
 }
 
-// open reports whether either result is still possible.
+// disown is abandon after a release was asked of every master: what is left is
+// where the SET may come later than that release.
+func (b *ballot) disown() {
+	for i, s := range b.giveUp() {
+		if s.answered && s.Err != nil {
+			b.cleanUp(i, s.Answer, true)
+		}
+	}
+}
+
+// giveUp has late answers cleaned up from now on, and returns those that came.
+func (b *ballot) giveUp() []seat {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.abandoned = true
+	return slices.Clone(b.seats)
+}
+
+// open reports whether the vote is not decided yet.
 func (b *ballot) open() bool {
-	return b.yes < b.quorum && len(b.masters)-b.no >= b.quorum
+	if b.question.Op == Ping {
+		return b.yes+b.no < len(b.seats)
+	}
+	return b.yes < b.locker.quorum && len(b.seats)-b.no >= b.locker.quorum
 }
 
 // wait returns nil when the vote is decided or its deadline has passed, and the
 // context's error if that ends first.
-func (b *ballot) wait(ctx context.Context) error { return b.until(ctx, b.decided) }
-
-// all is wait for every answer, not only for the decision.
-func (b *ballot) all(ctx context.Context) error { return b.until(ctx, b.complete) }
-
-func (b *ballot) until(ctx context.Context, done <-chan struct{}) error {
-	late := time.NewTimer(time.Until(b.deadline))
+func (b *ballot) wait(ctx context.Context) error {
+	late := time.NewTimer(time.Until(b.question.Deadline))
 	defer late.Stop()
 	select {
-	case <-done:
+	case <-b.decided:
 		return nil
 	case <-late.C:
 		return nil
@@ -80,7 +120,7 @@ func (b *ballot) until(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-func (b *ballot) won() bool { return b.votes() >= b.quorum }
+func (b *ballot) won() bool { return b.votes() >= b.locker.quorum }
 
 func (b *ballot) votes() int {
 	b.mu.Lock()
@@ -88,36 +128,30 @@ func (b *ballot) votes() int {
 	return b.yes
 }
 
-func (b *ballot) answer(i int) (a Answer, answered bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.answers[i], b.answered[i]
-}
-
 // refusal says why the vote was not won: there is no quorum if those who did not
 // answer prevented it by themselves, otherwise the key is somebody else's.
-func (b *ballot) refusal(key string) error {
+func (b *ballot) refusal() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n := len(b.masters)
-	lost := &NoQuorumError{Key: key, Need: b.quorum, Of: n}
+	n, quorum := len(b.seats), b.locker.quorum
+	lost := &NoQuorumError{Key: b.question.Key, Need: quorum, Of: n}
 	holders := map[string]int{}
-	for i, m := range b.masters {
-		switch a := b.answers[i]; {
-		case a.Err != nil:
-			lost.Causes = append(lost.Causes, &MasterError{m.Name(), a.Err})
-		case b.answered[i] && !a.OK:
-			holders[a.Holder]++
-		case !b.answered[i] && time.Now().After(b.deadline):
-			lost.Causes = append(lost.Causes, &MasterError{m.Name(), errTimeout})
+	for i, s := range b.seats {
+		switch name := b.locker.masters[i].Name(); {
+		case s.Err != nil:
+			lost.Causes = append(lost.Causes, &MasterError{name, s.Err})
+		case s.answered && !s.OK:
+			holders[s.Holder]++
+		case !s.answered && time.Now().After(b.question.Deadline):
+			lost.Causes = append(lost.Causes, &MasterError{name, errTimeout})
 		}
 	}
-	if n-len(lost.Causes) < b.quorum {
+	if n-len(lost.Causes) < quorum {
 		return lost
 	}
-	taken := &TakenError{Key: key}
+	taken := &TakenError{Key: b.question.Key}
 	for holder, keys := range holders {
-		if keys >= b.quorum {
+		if keys >= quorum {
 			taken.Note, taken.Held = noteOf(holder), true
 		}
 	}

@@ -2,17 +2,17 @@ package redlock
 
 import (
 	"context"
+	"crypto/sha1"
 	_ "embed"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 var (
@@ -21,88 +21,79 @@ var (
 	//go:embed release.lua
 	releaseSource string
 
-	extendScript  = redis.NewScript(extendSource)
-	releaseScript = redis.NewScript(releaseSource)
+	extendSHA, releaseSHA = scriptSHA(extendSource), scriptSHA(releaseSource)
 )
 
-// queueDepth is how many questions may wait for one master. A master that hangs
-// fills it; then the answer is an error at once, not a growing pile.
-const queueDepth = 4096
-
-// batchSize is how many questions travel in one pipeline at most.
-const batchSize = 512
-
-// connectWithin is how long a new connection may take, handshake included. That is
-// longer than a question may wait: questions do not wait for it, they run out.
-const connectWithin = time.Second
-
-// A redisMaster asks one Redis server. Its one goroutine sends the questions that
-// have gathered as one pipeline, reads the answers, and takes the next ones: what
-// was asked in order is executed in order, and a master costs one connection and
-// one goroutine however many callers there are.
-type redisMaster struct {
-	name      string
-	client    *redis.Client
-	health    *health
-	connected bool // as far as its goroutine knows
-
-	queue chan asked
-	stop  context.CancelFunc
-	ended sync.WaitGroup
-	ctx   context.Context // ends when the master is closed
+func scriptSHA(source string) string {
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // it is the name that Redis gives a script
+	return hex.EncodeToString(sum[:])
 }
 
+const (
+	// queueDepth is how many questions may wait for one master. One that hangs
+	// fills it; then the answer is an error at once, not a growing pile.
+	queueDepth = 4096
+
+	// connectWithin is how long a new connection may take, handshake included. That
+	// is longer than a question may wait: questions do not wait for it, they run out.
+	connectWithin = time.Second
+
+	// patience is how long a connection may owe an answer before it is given up for
+	// a new one. It is long, because what was asked in order on one connection is
+	// done in order, however late: a release cannot overtake its SET.
+	patience = 10 * time.Second
+
+	// redialAfter is how long a master that could not be reached is left alone.
+	redialAfter = 100 * time.Millisecond
+)
+
+// A redisMaster asks one Redis server, over one connection, in the order in which
+// it was asked. The caller that finds the connection idle writes by itself; what is
+// asked while answers are on their way is written in one go when they are there. So
+// a master costs one connection and one goroutine, however many callers there are,
+// and the more callers, the fewer system calls each.
+type redisMaster struct {
+	name   string
+	driver *redis.Options
+	health *health
+	ctx    context.Context // ends when the master is closed
+	stop   context.CancelFunc
+	ended  sync.WaitGroup
+	wanted chan struct{} // somebody waits for a connection
+
+	mu      sync.Mutex
+	link    *link // nil while there is none
+	waiting []asked
+	closed  bool
+	down    error // why there is no link, until that is tried again at redial
+	redial  time.Time
+}
+
+// asked is a question, and who wants to hear the answer.
 type asked struct {
 	Question
-	answer func(Answer)
+	hearer Hearer
+	seat   int
 }
+
+func (a asked) hear(answer Answer) { a.hearer.Hear(a.seat, answer) }
 
 func newRedisMaster(rawURL string, opts Options, known *census) (*redisMaster, error) {
 	ro, err := parseURL(rawURL)
 	if err != nil {
 		return nil, err
 	}
-	name := ro.Addr
+	m := &redisMaster{name: ro.Addr, wanted: make(chan struct{}, 1)}
 	if ro.DB != 0 {
-		name = fmt.Sprintf("%s/%d", ro.Addr, ro.DB)
+		m.name = fmt.Sprintf("%s/%d", ro.Addr, ro.DB)
 	}
-	m := &redisMaster{name: name, queue: make(chan asked, queueDepth)}
-	m.health = newHealth(name, opts.RestartGuard, known)
+	m.health = newHealth(m.name, opts.RestartGuard, known)
 	forLocks(ro)
 	ro.OnConnect = m.greet
-	m.client = redis.NewClient(ro)
+	m.driver = ro
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	m.ended.Go(m.serve)
 	return m, nil
-}
-
-// parseURL is redis.ParseURL without its errors, which print the password.
-func parseURL(raw string) (*redis.Options, error) {
-	ro, err := redis.ParseURL(raw)
-	if err == nil {
-		return ro, nil
-	}
-	if u, uerr := url.Parse(raw); uerr == nil && u.Host != "" {
-		return nil, fmt.Errorf("address of %s is not a Redis URL: write redis://[user:password@]host:port[/db], or rediss:// for TLS", u.Host)
-	}
-	return nil, errors.New("address is not a Redis URL: write redis://[user:password@]host:port[/db], or rediss:// for TLS")
-}
-
-// forLocks sets a client up for locking rather than caching. A retried SET NX
-// reports our own lock as somebody else's; a deadline that reads ignore lets one
-// hung master hold everybody up. Questions bring deadlines of their own, which are
-// shorter than these.
-func forLocks(ro *redis.Options) {
-	ro.MaxRetries = -1
-	ro.DialerRetries = 1
-	ro.ContextTimeoutEnabled = true
-	ro.DialTimeout = connectWithin
-	ro.ReadTimeout = connectWithin
-	ro.WriteTimeout = connectWithin
-	ro.PoolSize = 1
-	ro.PipelinePoolSize = 1
-	ro.DisableIdentity = true
-	ro.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
 // Silence turns off what the Redis driver prints on stderr at each failed dial. The
@@ -117,229 +108,222 @@ func (silence) Printf(context.Context, string, ...any) {}
 func (m *redisMaster) Name() string   { return m.name }
 func (m *redisMaster) Status() Status { return m.health.status() }
 
-var errClosed = errors.New("locker is closed")
+var (
+	errClosed = errors.New("locker is closed")
+	errQueue  = fmt.Errorf("%d questions wait for an answer already", queueDepth)
+)
 
-func (m *redisMaster) Ask(q Question, answer func(Answer)) {
-	if q.Op == Take {
+// Ask writes the question, or leaves it for the goroutine to write. A master that
+// owes an overdue answer is asked for nothing that cannot wait.
+func (m *redisMaster) Ask(q Question, hearer Hearer, seat int) {
+	if err := m.accept(asked{q, hearer, seat}); err != nil {
+		hearer.Hear(seat, Answer{Err: err})
+	}
+}
+
+func (m *redisMaster) accept(a asked) error {
+	if a.Op == Take {
 		if err := m.health.quarantine(); err != nil {
-			answer(Answer{Err: err})
-			return
+			return err
 		}
 	}
-	select {
-	case <-m.ctx.Done():
-		answer(Answer{Err: errClosed})
-		return
-	default:
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.closed:
+		return errClosed
+	case m.link == nil && a.Op != Ping && time.Now().Before(m.redial):
+		return m.down
+	case m.link == nil:
+		return m.enqueue(a)
+	case a.Op != Release && m.link.overdue():
+		m.health.answered(0, errTimeout)
+		return errTimeout
+	case len(m.link.flying) > 0 || len(m.waiting) > 0:
+		return m.enqueue(a)
 	}
-	select {
-	case m.queue <- asked{q, answer}:
-	default:
-		answer(Answer{Err: fmt.Errorf("%d questions wait for an answer already", queueDepth)})
-	}
-}
-
-func (m *redisMaster) serve() {
-	batch := make([]asked, 0, batchSize)
-	for {
-		select {
-		case <-m.ctx.Done():
-			m.refuseRest()
-			return
-		case a := <-m.queue:
-			err := m.connect()
-			batch = m.gather(append(batch[:0], a))
-			if err != nil {
-				answerAll(batch, Answer{Err: err})
-				continue
-			}
-			m.send(batch)
-		}
-	}
-}
-
-// connect sees to it that there is a connection, so that a question's deadline
-// is spent on its answer and not on a handshake.
-func (m *redisMaster) connect() error {
-	if m.connected {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(m.ctx, connectWithin)
-	defer cancel()
-	start := time.Now()
-	pipe := m.client.Pipeline() // of the pool that send uses
-	pipe.Ping(ctx)
-	_, err := pipe.Exec(ctx)
-	m.health.answered(time.Since(start), connectionError(err))
-	if err != nil {
-		return explain(err)
-	}
-	m.connected = true
+	m.link.add(a)
+	m.link.flush()
 	return nil
 }
 
-func answerAll(batch []asked, a Answer) {
-	for _, one := range batch {
-		one.answer(a)
+// enqueue leaves the question to be written when the link is there, or idle again.
+func (m *redisMaster) enqueue(a asked) error {
+	if len(m.waiting) >= queueDepth {
+		return errQueue
 	}
-}
-
-// gather adds what else waits, and answers at once what has waited too long.
-func (m *redisMaster) gather(batch []asked) []asked {
-	for len(batch) < batchSize {
+	m.waiting = append(m.waiting, a)
+	if m.link == nil {
 		select {
-		case a := <-m.queue:
-			batch = append(batch, a)
-			continue
+		case m.wanted <- struct{}{}:
 		default:
 		}
-		break
 	}
-	now := time.Now()
-	fresh := batch[:0]
-	for _, a := range batch {
-		if now.Before(a.Deadline) {
-			fresh = append(fresh, a)
-		} else {
-			a.answer(Answer{Err: errTimeout})
-		}
-	}
-	return fresh
+	return nil
 }
 
-func (m *redisMaster) send(batch []asked) {
-	if len(batch) == 0 {
-		return
-	}
-	deadline := batch[0].Deadline
-	for _, a := range batch {
-		if a.Deadline.After(deadline) {
-			deadline = a.Deadline
-		}
-	}
-	ctx, cancel := context.WithDeadline(m.ctx, deadline)
-	defer cancel()
-
-	start := time.Now()
-	pipe := m.client.Pipeline()
-	replies := make([]*redis.Cmd, len(batch))
-	for i, a := range batch {
-		replies[i] = put(ctx, pipe, a.Question, false)
-	}
-	_, err := pipe.Exec(ctx)
-	m.evalMissing(ctx, batch, replies)
-	lost := connectionError(err)
-	m.connected = lost == nil
-	m.health.answered(time.Since(start), lost)
-	for i, a := range batch {
-		reply := read(a.Question, replies[i])
-		if err := m.health.quarantine(); err != nil && a.Op == Take && reply.OK {
-			reply = Answer{Err: err} // the connection was new, and so was the server
-		}
-		a.answer(reply)
-	}
-}
-
-// put writes the question into the pipeline; whole sends a script's text instead
-// of its hash.
-func put(ctx context.Context, pipe redis.Pipeliner, q Question, whole bool) *redis.Cmd {
-	script := func(s *redis.Script, args ...any) *redis.Cmd {
-		if whole {
-			return s.Eval(ctx, pipe, []string{q.Key}, args...)
-		}
-		return s.EvalSha(ctx, pipe, []string{q.Key}, args...)
-	}
-	switch q.Op {
-	case Take:
-		// GET returns who has it, which is nobody where we got it.
-		return pipe.Do(ctx, "SET", q.Key, q.Token, "NX", "GET", "PX", q.TTL.Milliseconds())
-	case Extend:
-		return script(extendScript, q.Token, q.TTL.Milliseconds())
-	case Release:
-		return script(releaseScript, q.Token)
-	default:
-		return pipe.Do(ctx, "PING")
-	}
-}
-
-// evalMissing repeats the scripts that the server had forgotten, with their text.
-func (m *redisMaster) evalMissing(ctx context.Context, batch []asked, replies []*redis.Cmd) {
-	var missing []int
-	for i := range batch {
-		if redis.HasErrorPrefix(replies[i].Err(), "NOSCRIPT") {
-			missing = append(missing, i)
-		}
-	}
-	if missing == nil {
-		return
-	}
-	pipe := m.client.Pipeline()
-	for _, i := range missing {
-		replies[i] = put(ctx, pipe, batch[i].Question, true)
-	}
-	_, _ = pipe.Exec(ctx) // each reply carries its own error
-}
-
-func read(q Question, reply *redis.Cmd) Answer {
-	err := reply.Err()
-	switch {
-	case q.Op == Take && errors.Is(err, redis.Nil):
-		return Answer{OK: true}
-	case q.Op == Take && err == nil:
-		holder, _ := reply.Text()
-		return Answer{OK: holder == q.Token, Holder: holder}
-	case q.Op == Take && redis.HasErrorPrefix(err, "WRONGTYPE"):
-		return Answer{Holder: "a key that is not a string"}
-	case err != nil:
-		return Answer{Err: explain(err)}
-	case q.Op == Ping:
-		return Answer{OK: true}
-	}
-	n, _ := reply.Int()
-	return Answer{OK: n == 1}
-}
-
-// explain turns the errors that an operator meets most into words.
-func explain(err error) error {
-	var netErr net.Error
-	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &netErr) && netErr.Timeout():
-		return errTimeout
-	case redis.HasErrorPrefix(err, "NOAUTH"), redis.HasErrorPrefix(err, "WRONGPASS"):
-		return errors.New("user or password is refused")
-	case redis.HasErrorPrefix(err, "NOPERM"):
-		return fmt.Errorf("the user lacks a permission: %s", strings.TrimPrefix(err.Error(), "NOPERM "))
-	}
-	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "dial" {
-		return fmt.Errorf("cannot connect: %s", strings.TrimPrefix(op.Err.Error(), "connect: "))
-	}
-	return err
-}
-
-// connectionError drops the errors that a healthy server answers with.
-func connectionError(err error) error {
-	var reply redis.Error
-	if err == nil || errors.As(err, &reply) && !redis.HasErrorPrefix(err, "NOAUTH") {
-		return nil
-	}
-	return explain(err)
-}
-
-func (m *redisMaster) refuseRest() {
+// serve keeps a connection for as long as somebody asks, and reads its answers.
+func (m *redisMaster) serve() {
 	for {
 		select {
-		case a := <-m.queue:
-			a.answer(Answer{Err: errClosed})
-		default:
+		case <-m.ctx.Done():
+			m.refuse(errClosed, true)
 			return
+		case <-m.wanted:
 		}
+		l, err := m.connect()
+		if err != nil {
+			m.health.answered(0, err)
+			m.refuse(err, false)
+			continue
+		}
+		unhook := context.AfterFunc(m.ctx, func() { _ = l.conn.Close() })
+		m.adopt(l)
+		err = m.listen(l)
+		unhook()
+		_ = l.conn.Close()
+		m.drop(l, explain(err))
+	}
+}
+
+// adopt makes the link the one that callers use, and writes what waits.
+func (m *redisMaster) adopt(l *link) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.link = l
+	m.writeWaiting(l)
+}
+
+// writeWaiting writes what was asked meanwhile. What has waited too long is not
+// asked any more, except for releases, which are never in vain.
+func (m *redisMaster) writeWaiting(l *link) {
+	l.flying, l.next = l.flying[:0], 0
+	now := time.Now()
+	var late []asked
+	for _, a := range m.waiting {
+		if a.Op != Release && now.After(a.Deadline) {
+			late = append(late, a)
+		} else {
+			l.add(a)
+		}
+	}
+	clear(m.waiting)
+	m.waiting = m.waiting[:0]
+	if len(l.out) > 0 {
+		l.flush()
+	}
+	for _, a := range late {
+		go a.hear(Answer{Err: errTimeout}) // not under our lock, and rare
+	}
+}
+
+// listen reads answers until the link breaks.
+func (m *redisMaster) listen(l *link) error {
+	for {
+		r, err := l.wire.read()
+		if err != nil && m.onlyIdle(l, err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		a, took, ok := m.answered(l)
+		if !ok {
+			return errors.New("it answered what was not asked")
+		}
+		if took > 0 {
+			m.health.answered(took, nil)
+		}
+		if r.kind == '-' && strings.HasPrefix(string(r.text), "NOSCRIPT") {
+			err := errors.New("it forgot our scripts") // a new connection loads them
+			a.hear(Answer{Err: err, Sent: true})
+			return err
+		}
+		answer := read(a.Question, r)
+		if a.Op == Take && answer.OK {
+			if err := m.health.quarantine(); err != nil {
+				answer = Answer{Err: err, Sent: true} // connection and server are new
+			}
+		}
+		a.hear(answer)
+		m.moveOn(l)
+	}
+}
+
+// onlyIdle reports whether reading ended because nothing had been asked for a while.
+func (m *redisMaster) onlyIdle(l *link, err error) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var netErr net.Error
+	if !errors.As(err, &netErr) || !netErr.Timeout() || l.next < len(l.flying) {
+		return false
+	}
+	l.limit = time.Time{}
+	return l.conn.SetDeadline(l.limit) == nil
+}
+
+// answered returns whose answer the next reply is, and for the last of a batch how
+// long it took.
+func (m *redisMaster) answered(l *link) (a asked, took time.Duration, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if l.next == len(l.flying) {
+		return a, 0, false
+	}
+	a = l.flying[l.next]
+	l.flying[l.next] = asked{}
+	l.next++
+	if l.next == len(l.flying) {
+		took = time.Since(l.since)
+	}
+	return a, took, true
+}
+
+// moveOn writes what waits once everything is answered.
+func (m *redisMaster) moveOn(l *link) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if l.next == len(l.flying) {
+		m.writeWaiting(l)
+	}
+}
+
+// drop gives the link up. What was written may have been done; what waits was not.
+func (m *redisMaster) drop(l *link, why error) {
+	m.mu.Lock()
+	m.link = nil
+	flying := l.flying[l.next:]
+	again := len(m.waiting) > 0
+	m.mu.Unlock()
+	if m.ctx.Err() == nil {
+		m.health.answered(0, why)
+	}
+	for _, a := range flying {
+		a.hear(Answer{Err: why, Sent: true})
+	}
+	if again {
+		select {
+		case m.wanted <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// refuse answers everything that waits with an error.
+func (m *redisMaster) refuse(why error, forGood bool) {
+	m.mu.Lock()
+	waiting := m.waiting
+	m.waiting = nil
+	m.closed = m.closed || forGood
+	m.down, m.redial = why, time.Now().Add(redialAfter)
+	m.mu.Unlock()
+	for _, a := range waiting {
+		a.hear(Answer{Err: why})
 	}
 }
 
 func (m *redisMaster) Close() {
 	m.stop()
 	m.ended.Wait()
-	m.refuseRest()
-	_ = m.client.Close()
+	m.refuse(errClosed, true)
 }

@@ -172,24 +172,23 @@ func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, not
 	if err := l.checkRequest(key, ttl, note); err != nil {
 		return nil, err
 	}
-	token := newToken(note)
 	start := time.Now()
-	vote := l.ask(Question{Op: Take, Key: key, Token: token, TTL: ttl, Deadline: start.Add(l.opts.MasterTimeout)}, nil)
+	vote := l.ask(Question{Op: Take, Key: key, Token: newToken(note), TTL: ttl, Deadline: start.Add(l.opts.MasterTimeout)}, start.Add(ttl))
 	err := vote.wait(ctx)
 
 	until := start.Add(ttl - l.drift(ttl))
 	validity := time.Until(until)
 	switch {
 	case err == nil && vote.won() && validity >= l.minValidity(ttl):
-		return newLease(l, key, token, ttl, until, vote), nil
+		return newLease(vote, until), nil
 	case err == nil && vote.won():
 		err = &ValidityError{Key: key, Left: validity, Want: l.minValidity(ttl)}
 	case err == nil:
-		err = vote.refusal(key)
+		err = vote.refusal()
 	default:
 		err = fmt.Errorf("acquire %q: %w", key, err)
 	}
-	l.abandon(vote, key, token, start.Add(ttl))
+	vote.abandon()
 	return nil, err
 }
 
@@ -205,35 +204,11 @@ func (l *Locker) checkRequest(key string, ttl time.Duration, note string) error 
 	return nil
 }
 
-// abandon undoes an attempt on every master that may hold its key: behind the SET,
-// on the same connection, and again later where that was not confirmed.
-func (l *Locker) abandon(vote *ballot, key, token string, until time.Time) {
+// ask puts the question to all masters. The key is gone by itself at until.
+func (l *Locker) ask(q Question, until time.Time) *ballot {
+	vote := newBallot(l, q, until)
 	for i, m := range l.masters {
-		a, answered := vote.answer(i)
-		if answered && a.Err == nil && !a.OK {
-			continue // it holds somebody else's key
-		}
-		// A SET without an answer may still be on its way on a connection that was
-		// given up, and overtake one release; it cannot overtake two.
-		times := 1
-		if !answered || a.Err != nil {
-			times = 2
-		}
-		l.janitor.release(m, key, token, until, times)
-	}
-}
-
-// ask puts the question to all masters. Each answer is shown to heard, if that is
-// not nil, also when it comes too late to count.
-func (l *Locker) ask(q Question, heard func(Master, Answer)) *ballot {
-	vote := newBallot(l.masters, l.quorum, q.Deadline)
-	for i, m := range l.masters {
-		m.Ask(q, func(a Answer) {
-			vote.cast(i, a)
-			if heard != nil {
-				heard(m, a)
-			}
-		})
+		m.Ask(q, vote, i)
 	}
 	return vote
 }
@@ -253,10 +228,10 @@ func (l *Locker) minValidity(ttl time.Duration) time.Duration {
 // connection to, and returns what they said. The error is a [NoQuorumError] if too
 // few of them can vote.
 func (l *Locker) Check(ctx context.Context) ([]Status, error) {
-	vote := l.ask(Question{Op: Ping, Deadline: time.Now().Add(2 * connectWithin)}, nil)
-	err := vote.all(ctx)
+	vote := l.ask(Question{Op: Ping, Deadline: time.Now().Add(2 * connectWithin)}, time.Time{})
+	err := vote.wait(ctx)
 	if err == nil && !vote.won() {
-		err = vote.refusal("")
+		err = vote.refusal()
 	}
 	return l.Status(), err
 }
