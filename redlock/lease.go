@@ -176,8 +176,13 @@ func (l *Lease) Release() error {
 	l.mu.Unlock()
 
 	q := Question{Op: Release, Key: l.key, Token: l.token, Deadline: time.Now().Add(l.locker.opts.MasterTimeout)}
-	vote := l.locker.ask(q, expires)
-	l.vote.disown()
+	taken := l.vote.giveUp()
+	vote := l.locker.askHolders(q, expires, taken)
+	for i, s := range taken {
+		if s.answered && s.Err != nil {
+			l.vote.cleanUp(i, s.Answer, true) // its SET may come after this release
+		}
+	}
 	_ = vote.wait(context.Background())
 	if vote.won() {
 		return nil

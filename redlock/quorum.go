@@ -79,16 +79,6 @@ func (b *ballot) abandon() {
 	}
 }
 
-// disown is abandon after a release was asked of every master: what is left is
-// where the SET may come later than that release.
-func (b *ballot) disown() {
-	for i, s := range b.giveUp() {
-		if s.answered && s.Err != nil {
-			b.cleanUp(i, s.Answer, true)
-		}
-	}
-}
-
 // giveUp has late answers cleaned up from now on, and returns those that came.
 func (b *ballot) giveUp() []seat {
 	b.mu.Lock()

@@ -105,16 +105,24 @@ type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
-func (m *redisMaster) Name() string   { return m.name }
-func (m *redisMaster) Status() Status { return m.health.status() }
+func (m *redisMaster) Name() string { return m.name }
+
+func (m *redisMaster) Status() Status {
+	s := m.health.status()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s.Err == nil && m.link != nil && m.link.overdue() {
+		s.Err = errTimeout
+	}
+	return s
+}
 
 var (
 	errClosed = errors.New("locker is closed")
 	errQueue  = fmt.Errorf("%d questions wait for an answer already", queueDepth)
 )
 
-// Ask writes the question, or leaves it for the goroutine to write. A master that
-// owes an overdue answer is asked for nothing that cannot wait.
+// Ask writes the question, or leaves it for the goroutine to write.
 func (m *redisMaster) Ask(q Question, hearer Hearer, seat int) {
 	if err := m.accept(asked{q, hearer, seat}); err != nil {
 		hearer.Hear(seat, Answer{Err: err})
@@ -136,9 +144,6 @@ func (m *redisMaster) accept(a asked) error {
 		return m.down
 	case m.link == nil:
 		return m.enqueue(a)
-	case a.Op != Release && m.link.overdue():
-		m.health.answered(0, errTimeout)
-		return errTimeout
 	case len(m.link.flying) > 0 || len(m.waiting) > 0:
 		return m.enqueue(a)
 	}

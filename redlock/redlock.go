@@ -213,6 +213,20 @@ func (l *Locker) ask(q Question, until time.Time) *ballot {
 	return vote
 }
 
+// askHolders is ask for a release: of the masters that may have the key. The others
+// need not be asked whether it is gone.
+func (l *Locker) askHolders(q Question, until time.Time, taken []seat) *ballot {
+	vote := newBallot(l, q, until)
+	for i, m := range l.masters {
+		if s := taken[i]; s.answered && !s.OK && !s.Sent {
+			vote.Hear(i, Answer{OK: true})
+		} else {
+			m.Ask(q, vote, i)
+		}
+	}
+	return vote
+}
+
 func (l *Locker) drift(ttl time.Duration) time.Duration {
 	return time.Duration(float64(ttl)*l.opts.DriftFactor) + 2*time.Millisecond
 }
