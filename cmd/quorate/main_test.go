@@ -210,6 +210,19 @@ func TestTheSampleIsTheConfigOfTheRepository(t *testing.T) {
 	}
 }
 
+func TestTheConfigOfTheDeploymentIsRight(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/config.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Its secrets are files of the containers.
+	secrets := regexp.MustCompile(`"file:/run/secrets/(\S+)-url"`).ReplaceAllString(string(text), `"postgres://$1@db/x"`)
+	secrets = strings.ReplaceAll(secrets, "file:/run/secrets/web-token", fleetToken)
+	if _, err := parseConfig("deploy/config.toml", secrets, os.LookupEnv, nil); err != nil {
+		t.Error(err)
+	}
+}
+
 // What the sample shows commented out, with its default, must be right as well.
 func TestWhatTheSampleCommentsOutIsUnderstoodToo(t *testing.T) {
 	text := regexp.MustCompile(`(?m)^# ([a-z_]+ = .*)$`).ReplaceAllString(sample, "$1")

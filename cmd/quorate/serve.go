@@ -75,7 +75,7 @@ func serve(ctx context.Context, c *Config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	log.Info("listening", "replica", c.Replica.Name, "url", "http://"+l.Addr().String())
+	log.Info("listening", "replica", c.Replica.Name, "url", "http://"+reachable(l.Addr().String()))
 	return runAll(ctx, c.Replica.DrainTimeout.D(), door, l, replica)
 }
 
@@ -93,6 +93,16 @@ func checkTargets(ctx context.Context, c *Config, targets *steps.Targets, log *s
 		}
 	}
 	return nil
+}
+
+// reachable is an address that somebody on this machine can use: that of loopback
+// where all of them are listened on.
+func reachable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return addr
 }
 
 // processName tells this process from others on the same host.

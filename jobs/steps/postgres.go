@@ -203,13 +203,19 @@ func (p *postgres) dial(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Outside a transaction this does nothing but say whether it could: servers
-	// before 14 cannot, nor can some systems.
-	_, err = conn.Exec(ctx, "SET LOCAL client_connection_check_interval = '1s'").ReadAll()
+	// Rolled back, this does nothing but say whether it could: servers before 14
+	// cannot, nor can some systems.
+	_, err = conn.Exec(ctx, "BEGIN; SET LOCAL client_connection_check_interval = '1s'; ROLLBACK").ReadAll()
 	var refused *pgconn.PgError
 	if err != nil && !errors.As(err, &refused) {
 		hangUp(conn)
 		return nil, err
+	}
+	if refused != nil {
+		if _, err := conn.Exec(ctx, "ROLLBACK").ReadAll(); err != nil {
+			hangUp(conn)
+			return nil, err
+		}
 	}
 	return &session{PgConn: conn, watches: err == nil}, nil
 }
