@@ -25,11 +25,11 @@ type Lease struct {
 	extensions int
 }
 
-func newLease(vote *ballot, until time.Time) *Lease {
+func newLease(vote *ballot, start, until time.Time) *Lease {
 	left, q := time.Until(until), vote.question
 	return &Lease{
 		locker: vote.locker, key: q.Key, token: q.Token, ttl: q.TTL, vote: vote,
-		until: until, expires: vote.until, granted: left, lowest: left,
+		until: until, expires: start.Add(q.TTL), granted: left, lowest: left,
 	}
 }
 
@@ -66,7 +66,8 @@ func (l *Lease) Evidence() Evidence {
 
 // Extend makes the lease as long again as it was when it was granted. It asks the
 // masters to prolong keys that hold our token, never to make one, and succeeds only
-// while the lease is still valid: a late answer is no ownership.
+// while the lease is still valid: a late answer is no ownership. Masters that lost
+// their key, or never had it, are given one afterwards, while the quorum holds.
 func (l *Lease) Extend(ctx context.Context) error {
 	if l.Validity() <= 0 {
 		return fmt.Errorf("extend %q: %w", l.key, ErrLost)
@@ -93,6 +94,7 @@ func (l *Lease) Extend(ctx context.Context) error {
 	l.until = start.Add(l.ttl - l.locker.drift(l.ttl))
 	l.expires = start.Add(l.ttl)
 	l.extensions++
+	vote.heal(l.vote)
 	return nil
 }
 
@@ -176,11 +178,11 @@ func (l *Lease) Release() error {
 	l.mu.Unlock()
 
 	q := Question{Op: Release, Key: l.key, Token: l.token, Deadline: time.Now().Add(l.locker.opts.MasterTimeout)}
-	taken := l.vote.giveUp()
+	taken := l.vote.disown(expires)
 	vote := l.locker.askHolders(q, expires, taken)
 	for i, s := range taken {
-		if s.answered && s.Err != nil {
-			l.vote.cleanUp(i, s.Answer, true) // its SET may come after this release
+		if s.answered && s.Err != nil && s.Sent {
+			l.vote.release(i, 1, expires) // its SET may come after the release just asked
 		}
 	}
 	_ = vote.wait(context.Background())

@@ -16,11 +16,13 @@ import (
 type ballot struct {
 	locker   *Locker
 	question Question
-	until    time.Time     // when the key is gone by itself
 	decided  chan struct{} // closed when the result stands; for Ping when all have answered
 
 	mu        sync.Mutex
+	settled   bool      // decided is closed
+	until     time.Time // when the key is gone by itself
 	abandoned bool
+	heals     *ballot // of an extension that was won: the vote that took the lock
 	seats     []seat
 	yes, no   int
 }
@@ -38,53 +40,108 @@ func newBallot(l *Locker, q Question, until time.Time) *ballot {
 // Hear counts the answer of the master at this seat.
 func (b *ballot) Hear(i int, a Answer) {
 	b.mu.Lock()
-	was := b.open()
 	b.seats[i] = seat{a, true}
 	if a.Err == nil && a.OK {
 		b.yes++
 	} else {
 		b.no++
 	}
-	if was && !b.open() {
+	if !b.settled && !b.open() {
+		b.settled = true
 		close(b.decided)
 	}
-	abandoned := b.abandoned
+	times, until, heals := b.toRelease(a), b.until, b.heals
 	b.mu.Unlock()
-	b.cleanUp(i, a, abandoned)
+	b.release(i, times, until)
+	if heals != nil && a.Err == nil && !a.OK {
+		heals.takeAgain(i)
+	}
 }
 
-// cleanUp undoes what an answer says was done in vain.
-func (b *ballot) cleanUp(i int, a Answer, abandoned bool) {
-	times := 1
+// toRelease says how often the master that gave this answer must confirm that the
+// key is gone.
+func (b *ballot) toRelease(a Answer) (times int) {
 	switch {
-	case b.question.Op == Take && abandoned && a.Err == nil && a.OK:
-	case b.question.Op == Take && abandoned && a.Err != nil && a.Sent:
+	case b.question.Op == Take && b.abandoned && a.Err == nil && a.OK:
+		return 1
+	case b.question.Op == Take && b.abandoned && a.Err != nil && a.Sent:
 		// Its SET may still be on its way on a connection that was given up, and be
 		// overtaken by one release; not by two.
-		times = 2
+		return 2
 	case b.question.Op == Release && a.Err != nil:
-	default:
-		return
+		return 1
 	}
-	b.locker.janitor.release(b.locker.masters[i], b.question.Key, b.question.Token, b.until, times)
+	return 0
+}
+
+func (b *ballot) release(i, times int, until time.Time) {
+	if times > 0 {
+		b.locker.janitor.release(b.locker.masters[i], b.question.Key, b.question.Token, until, times)
+	}
 }
 
 // abandon undoes an attempt on every master that may hold its key, now or when its
 // answer comes.
 func (b *ballot) abandon() {
-	for i, s := range b.giveUp() {
+	b.mu.Lock()
+	b.abandoned = true
+	seats, until := slices.Clone(b.seats), b.until
+	times := make([]int, len(seats))
+	for i, s := range seats {
 		if s.answered {
-			b.cleanUp(i, s.Answer, true)
+			times[i] = b.toRelease(s.Answer)
+		}
+	}
+	b.mu.Unlock()
+	for i, n := range times {
+		b.release(i, n, until)
+	}
+}
+
+// disown has the answers that come late cleaned up, after a release that was asked
+// of every master that may hold the key. It returns the answers so far.
+func (b *ballot) disown(until time.Time) []seat {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.abandoned, b.until = true, until
+	return slices.Clone(b.seats)
+}
+
+// heal has the masters that lost our key take it again, now that a quorum is known
+// to hold it still. They gain nothing for this extension: what they take counts from
+// the next one on, when another master may be away.
+func (b *ballot) heal(taken *ballot) {
+	b.mu.Lock()
+	b.heals = taken
+	seats := slices.Clone(b.seats)
+	b.mu.Unlock()
+	for i, s := range seats {
+		if s.answered && s.Err == nil && !s.OK {
+			taken.takeAgain(i)
 		}
 	}
 }
 
-// giveUp has late answers cleaned up from now on, and returns those that came.
-func (b *ballot) giveUp() []seat {
+// takeAgain asks one master once more for the key of a lease that holds.
+func (b *ballot) takeAgain(i int) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.abandoned = true
-	return slices.Clone(b.seats)
+	if b.abandoned {
+		b.mu.Unlock()
+		return
+	}
+	if s := b.seats[i]; s.answered {
+		if s.Err == nil && s.OK {
+			b.yes--
+		} else {
+			b.no--
+		}
+	}
+	b.seats[i] = seat{}
+	b.until = time.Now().Add(b.question.TTL)
+	q := b.question
+	b.mu.Unlock()
+	q.Deadline = time.Now().Add(b.locker.opts.MasterTimeout)
+	b.locker.masters[i].Ask(q, b, i)
 }
 
 // open reports whether the vote is not decided yet.

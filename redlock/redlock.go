@@ -180,7 +180,7 @@ func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, not
 	validity := time.Until(until)
 	switch {
 	case err == nil && vote.won() && validity >= l.minValidity(ttl):
-		return newLease(vote, until), nil
+		return newLease(vote, start, until), nil
 	case err == nil && vote.won():
 		err = &ValidityError{Key: key, Left: validity, Want: l.minValidity(ttl)}
 	case err == nil:
