@@ -31,19 +31,20 @@ type room struct {
 var house = map[string]room{
 	"cmd/quorate": {6, []string{"web", "scheduler", "jobs/steps", "store", "store/postgres", "store/sqlite",
 		"migrations", "redlock", "redlock/embedded", "jobs"}},
-	"web":              {5, []string{"scheduler", "store", "redlock", "jobs"}},
-	"scheduler":        {4, []string{"jobs/steps", "store", "redlock", "jobs"}},
-	"jobs/steps":       {3, []string{"migrations", "jobs"}},
-	"store/postgres":   {2, []string{"store", "migrations", "jobs"}},
-	"store/sqlite":     {2, []string{"store", "migrations", "jobs"}},
-	"store/storetest":  {2, []string{"store", "jobs"}},
-	"store":            {2, []string{"jobs"}},
-	"redlock/embedded": {1, nil},
-	"redlock":          {1, nil},
-	"jobs":             {1, nil},
-	"migrations":       {1, nil},
-	"internal/testenv": {0, nil},
-	".":                {0, nil}, // this test
+	"web":                {5, []string{"scheduler", "store", "redlock", "jobs"}},
+	"scheduler":          {4, []string{"jobs/steps", "store", "redlock", "jobs"}},
+	"jobs/steps":         {3, []string{"migrations", "jobs"}},
+	"store/postgres":     {2, []string{"store", "migrations", "jobs"}},
+	"store/sqlite":       {2, []string{"store", "migrations", "jobs"}},
+	"store/storetest":    {2, []string{"store", "jobs"}},
+	"store":              {2, []string{"jobs"}},
+	"redlock/gocronlock": {2, []string{"redlock"}},
+	"redlock/embedded":   {1, nil},
+	"redlock":            {1, nil},
+	"jobs":               {1, nil},
+	"migrations":         {1, nil},
+	"internal/testenv":   {0, nil},
+	".":                  {0, nil}, // this test
 }
 
 // What is there for tests alone.
@@ -55,7 +56,7 @@ var libraries = map[string][]string{
 	"github.com/BurntSushi/toml":                  {"cmd/quorate"},
 	"github.com/alicebob/miniredis/v2":            {"redlock/embedded"},
 	"github.com/danielgtaylor/huma/v2":            {"web"},
-	"github.com/go-co-op/gocron/v2":               {"scheduler/scheduler.go"},
+	"github.com/go-co-op/gocron/v2":               {"scheduler/scheduler.go", "redlock/gocronlock"},
 	"github.com/go-sql-driver/mysql":              {"jobs/steps", "internal/testenv"},
 	"github.com/google/uuid":                      {"scheduler/scheduler.go"}, // gocron names jobs by it
 	"github.com/jackc/pgx/v5":                     {"store/postgres", "jobs/steps", "internal/testenv"},
@@ -66,6 +67,7 @@ var libraries = map[string][]string{
 	"github.com/redis/go-redis/v9":                {"redlock"},
 	"github.com/spf13/cobra":                      {"cmd/quorate"},
 	"github.com/testcontainers/testcontainers-go": {"internal/testenv"},
+	"golang.org/x/sys":                            {"redlock/clock_linux.go"}, // the clock that runs on during sleep
 	"modernc.org/sqlite":                          {"store/sqlite", "jobs/steps"},
 }
 

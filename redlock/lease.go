@@ -18,30 +18,31 @@ type Lease struct {
 	vote   *ballot
 
 	mu         sync.Mutex
-	until      time.Time // end of validity
+	until      moment    // end of validity
 	expires    time.Time // when the last of our keys is gone by itself
 	granted    time.Duration
 	lowest     time.Duration
 	extensions int
 }
 
-func newLease(vote *ballot, start, until time.Time) *Lease {
-	left, q := time.Until(until), vote.question
+func newLease(vote *ballot, until moment, expires time.Time) *Lease {
+	left, q := vote.locker.left(until), vote.question
 	return &Lease{
 		locker: vote.locker, key: q.Key, token: q.Token, ttl: q.TTL, vote: vote,
-		until: until, expires: start.Add(q.TTL), granted: left, lowest: left,
+		until: until, expires: expires, granted: left, lowest: left,
 	}
 }
 
 func (l *Lease) Key() string { return l.key }
 
-// Validity is how long the lease may still be trusted, by our own monotonic clock.
+// Validity is how long the lease may still be trusted, by our own clock: a monotonic
+// one, and one that runs on while the machine is suspended.
 // Compare it with zero right before an effect; a context that has not ended proves
 // less, because the goroutine that ends it may be late.
 func (l *Lease) Validity() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return time.Until(l.until)
+	return l.locker.left(l.until)
 }
 
 // Evidence is how good the lease was.
@@ -57,7 +58,7 @@ type Evidence struct {
 func (l *Lease) Evidence() Evidence {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	left := max(0, time.Until(l.until))
+	left := max(0, l.locker.left(l.until))
 	return Evidence{
 		Votes: l.vote.votes(), Masters: len(l.locker.masters),
 		Granted: l.granted, Lowest: min(l.lowest, left), Left: left, Extensions: l.extensions,
@@ -72,8 +73,8 @@ func (l *Lease) Extend(ctx context.Context) error {
 	if l.Validity() <= 0 {
 		return fmt.Errorf("extend %q: %w", l.key, ErrLost)
 	}
-	start := time.Now()
-	vote := l.locker.ask(Question{Op: Extend, Key: l.key, Token: l.token, TTL: l.ttl, Deadline: start.Add(l.locker.opts.MasterTimeout)}, l.expires)
+	start := l.locker.now()
+	vote := l.locker.ask(Question{Op: Extend, Key: l.key, Token: l.token, TTL: l.ttl, Deadline: start.at.Add(l.locker.opts.MasterTimeout)}, start.at.Add(l.ttl))
 	if err := vote.wait(ctx); err != nil {
 		return fmt.Errorf("extend %q: %w", l.key, err)
 	}
@@ -86,13 +87,13 @@ func (l *Lease) Extend(ctx context.Context) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	left := time.Until(l.until)
+	left := l.locker.left(l.until)
 	if left <= 0 {
 		return fmt.Errorf("extend %q: %w: the masters agreed too late", l.key, ErrLost)
 	}
 	l.lowest = min(l.lowest, left)
-	l.until = start.Add(l.ttl - l.locker.drift(l.ttl))
-	l.expires = start.Add(l.ttl)
+	l.until = start.add(l.ttl - l.locker.drift(l.ttl))
+	l.expires = start.at.Add(l.ttl)
 	l.extensions++
 	vote.heal(l.vote)
 	return nil
@@ -174,7 +175,7 @@ func (l *Lease) extendInTime(ctx context.Context, margin time.Duration) error {
 func (l *Lease) Release() error {
 	l.mu.Lock()
 	expires := l.expires
-	l.until = time.Time{}
+	l.until = moment{}
 	l.mu.Unlock()
 
 	q := Question{Op: Release, Key: l.key, Token: l.token, Deadline: time.Now().Add(l.locker.opts.MasterTimeout)}

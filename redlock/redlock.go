@@ -110,6 +110,7 @@ type Locker struct {
 	quorum  int
 	opts    Options
 	janitor *janitor
+	boot    func() time.Duration // a clock that runs on during sleep
 
 	stop  context.CancelFunc
 	ended sync.WaitGroup
@@ -155,7 +156,7 @@ func over(opts Options, masters ...Master) (*Locker, error) {
 		seen[m.Name()] = true
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	l := &Locker{masters: masters, quorum: n/2 + 1, opts: opts, janitor: newJanitor(opts.MasterTimeout), stop: stop}
+	l := &Locker{masters: masters, quorum: n/2 + 1, opts: opts, janitor: newJanitor(opts.MasterTimeout), boot: sinceBoot, stop: stop}
 	l.ended.Go(func() { l.watch(ctx) })
 	return l, nil
 }
@@ -172,15 +173,16 @@ func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, not
 	if err := l.checkRequest(key, ttl, note); err != nil {
 		return nil, err
 	}
-	start := time.Now()
-	vote := l.ask(Question{Op: Take, Key: key, Token: newToken(note), TTL: ttl, Deadline: start.Add(l.opts.MasterTimeout)}, start.Add(ttl))
+	start := l.now()
+	gone := start.at.Add(ttl)
+	vote := l.ask(Question{Op: Take, Key: key, Token: newToken(note), TTL: ttl, Deadline: start.at.Add(l.opts.MasterTimeout)}, gone)
 	err := vote.wait(ctx)
 
-	until := start.Add(ttl - l.drift(ttl))
-	validity := time.Until(until)
+	until := start.add(ttl - l.drift(ttl))
+	validity := l.left(until)
 	switch {
 	case err == nil && vote.won() && validity >= l.minValidity(ttl):
-		return newLease(vote, start, until), nil
+		return newLease(vote, until, gone), nil
 	case err == nil && vote.won():
 		err = &ValidityError{Key: key, Left: validity, Want: l.minValidity(ttl)}
 	case err == nil:
