@@ -110,3 +110,24 @@ func TestARunEndsWhenItsLeaseCannotBeExtended(t *testing.T) {
 		t.Errorf("%s(%s): %s", r.Status, r.Reason, r.Error)
 	}
 }
+
+func TestAReplicaThatStopsLeavesATickThatCouldNotRunToTheOthers(t *testing.T) {
+	c := newCluster(t)
+	j := job(t, "x", nil, nothing)
+	s := c.replica(t, "a", c.store, j)
+	for _, m := range c.masters[:3] {
+		m.Kill()
+	}
+	tick := jobs.Tick{Job: j, Due: time.Now(), Attempt: 1, Trigger: jobs.TriggerSchedule}
+	ended := make(chan error, 1)
+	if !s.work.start(func(ctx context.Context) { _, err := s.settle(ctx, tick, nil); ended <- err }) {
+		t.Fatal("not started")
+	}
+	s.work.drain(50 * time.Millisecond)
+	if err := <-ended; !errors.Is(err, ErrDraining) {
+		t.Errorf("settled with %v", err)
+	}
+	if rows := c.rows(t, "x"); len(rows) != 0 {
+		t.Errorf("the replica wrote %+v", rows)
+	}
+}

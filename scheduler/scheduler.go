@@ -262,6 +262,7 @@ func (h *handover) tick() {
 		h.last = due
 		tick := jobs.Tick{Job: h.job, Due: due, Attempt: 1, Trigger: jobs.TriggerSchedule}
 		h.scheduler.work.start(func(ctx context.Context) {
+			sleep(ctx, time.Until(due))
 			_, _ = h.scheduler.settle(ctx, tick, nil) // it has its row, or another replica writes it
 		})
 	}

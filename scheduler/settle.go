@@ -47,6 +47,10 @@ func (s *Scheduler) settle(ctx context.Context, tick jobs.Tick, begun func(jobs.
 			wait = min(wait*2, time.Second)
 			continue
 		}
+		if ctx.Err() != nil && tick.Trigger == jobs.TriggerSchedule {
+			log.Warn("tick is left to the other replicas", "error", err)
+			return jobs.Run{}, ErrDraining
+		}
 		return s.account(context.WithoutCancel(ctx), tick, err)
 	}
 }

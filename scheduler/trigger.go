@@ -48,6 +48,7 @@ func (s *Scheduler) trigger(ctx context.Context, tick jobs.Tick, begun func(jobs
 	outcome := s.steps.Execute(held, steps.Hold{Job: tick.Job, Run: run, Validity: lease.Validity})
 	outcome.Evidence = evidenceOf(lease)
 
+	forget() // from here on, that the store has closed the run is our own doing
 	return s.finish(ctx, run, outcome)
 }
 
