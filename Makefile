@@ -13,8 +13,9 @@ test: servers lint ## everything, against real servers; never from a cache
 
 lint: ## what needs no server
 	@! gofmt -l . | grep . || { echo 'gofmt -w would change these files'; exit 1; }
-	go vet ./...
-	go run $(STATICCHECK) ./...
+	go vet -race ./... # -race as the tests have it, so that everything is compiled once
+	GOBIN=$(CURDIR)/bin go install $(STATICCHECK)
+	GOFLAGS="$$(go env GOFLAGS) -race" bin/staticcheck ./...
 	go mod tidy -diff
 	.ci/vulnerabilities
 
