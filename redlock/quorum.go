@@ -189,7 +189,7 @@ func (b *ballot) refusal() error {
 			lost.Causes = append(lost.Causes, &MasterError{name, s.Err})
 		case s.answered && !s.OK:
 			holders[s.Holder]++
-		case !s.answered && time.Now().After(b.question.Deadline):
+		case !s.answered && !time.Now().Before(b.question.Deadline):
 			lost.Causes = append(lost.Causes, &MasterError{name, errTimeout})
 		}
 	}
