@@ -27,6 +27,8 @@ type TakenError struct {
 	// Held is true if one holder is known to have a quorum. Otherwise the vote was
 	// split, perhaps so that nobody has the lock: try again after a random pause.
 	Held bool
+
+	at int // a master that has the holder's key, or -1
 }
 
 func (e *TakenError) Error() string {

@@ -187,6 +187,7 @@ func (l *Lease) Release() error {
 		}
 	}
 	_ = vote.wait(context.Background())
+	l.locker.waiters.freed(l.key)
 	if vote.won() {
 		return nil
 	}

@@ -53,9 +53,20 @@ func (l *link) overdue() bool {
 func (m *redisMaster) connect() (*link, error) {
 	ctx, cancel := context.WithTimeout(m.ctx, connectWithin)
 	defer cancel()
+	start := time.Now()
+	conn, err := takeOver(ctx, m.driver)
+	if err != nil {
+		return nil, err
+	}
+	m.health.answered(time.Since(start), nil)
+	return &link{conn: conn, wire: wire{in: bufio.NewReaderSize(conn, 16<<10)}}, nil
+}
+
+// takeOver has the driver make a connection, and keeps it from using it further.
+func takeOver(ctx context.Context, options *redis.Options) (net.Conn, error) {
 	// A client of its own for each connection: one that failed to dial would answer
 	// with that failure for a second more.
-	driver, dial := *m.driver, redis.NewDialer(m.driver)
+	driver, dial := *options, redis.NewDialer(options)
 	dialed := make(chan net.Conn, 1)
 	driver.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
@@ -68,14 +79,11 @@ func (m *redisMaster) connect() (*link, error) {
 		return conn, err
 	}
 	client := redis.NewClient(&driver)
-	start := time.Now()
 	if err := client.Conn().Ping(ctx).Err(); err != nil { // checks it out, and keeps it
 		_ = client.Close()
 		return nil, explain(err)
 	}
-	m.health.answered(time.Since(start), nil)
-	conn := takenOver{<-dialed, client}
-	return &link{conn: conn, wire: wire{in: bufio.NewReaderSize(conn, 16<<10)}}, nil
+	return takenOver{<-dialed, client}, nil
 }
 
 // A takenOver connection is one that the driver made and does not use any more.

@@ -182,13 +182,14 @@ func (b *ballot) refusal() error {
 	defer b.mu.Unlock()
 	n, quorum := len(b.seats), b.locker.quorum
 	lost := &NoQuorumError{Key: b.question.Key, Need: quorum, Of: n}
-	holders := map[string]int{}
+	holders, at := map[string]int{}, -1
 	for i, s := range b.seats {
 		switch name := b.locker.masters[i].Name(); {
 		case s.Err != nil:
 			lost.Causes = append(lost.Causes, &MasterError{name, s.Err})
 		case s.answered && !s.OK:
 			holders[s.Holder]++
+			at = i
 		case !s.answered && !time.Now().Before(b.question.Deadline):
 			lost.Causes = append(lost.Causes, &MasterError{name, errTimeout})
 		}
@@ -196,7 +197,7 @@ func (b *ballot) refusal() error {
 	if n-len(lost.Causes) < quorum {
 		return lost
 	}
-	taken := &TakenError{Key: b.question.Key}
+	taken := &TakenError{Key: b.question.Key, at: at}
 	for holder, keys := range holders {
 		if keys >= quorum {
 			taken.Note, taken.Held = noteOf(holder), true

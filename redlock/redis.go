@@ -53,13 +53,14 @@ const (
 // a master costs one connection and one goroutine, however many callers there are,
 // and the more callers, the fewer system calls each.
 type redisMaster struct {
-	name   string
-	driver *redis.Options
-	health *health
-	ctx    context.Context // ends when the master is closed
-	stop   context.CancelFunc
-	ended  sync.WaitGroup
-	wanted chan struct{} // somebody waits for a connection
+	name    string
+	driver  *redis.Options
+	health  *health
+	ctx     context.Context // ends when the master is closed
+	stop    context.CancelFunc
+	ended   sync.WaitGroup
+	wanted  chan struct{} // somebody waits for a connection
+	watcher *watcher
 
 	mu      sync.Mutex
 	link    *link // nil while there is none
@@ -78,7 +79,7 @@ type asked struct {
 
 func (a asked) hear(answer Answer) { a.hearer.Hear(a.seat, answer) }
 
-func newRedisMaster(rawURL string, opts Options, known *census) (*redisMaster, error) {
+func newRedisMaster(rawURL string, opts Options, known *census, gone *waiters) (*redisMaster, error) {
 	ro, err := parseURL(rawURL)
 	if err != nil {
 		return nil, err
@@ -92,6 +93,7 @@ func newRedisMaster(rawURL string, opts Options, known *census) (*redisMaster, e
 	ro.OnConnect = m.greet
 	m.driver = ro
 	m.ctx, m.stop = context.WithCancel(context.Background())
+	m.watcher = &watcher{ctx: m.ctx, driver: ro, gone: gone}
 	m.ended.Go(m.serve)
 	return m, nil
 }
@@ -330,5 +332,6 @@ func (m *redisMaster) refuse(why error, forGood bool) {
 func (m *redisMaster) Close() {
 	m.stop()
 	m.ended.Wait()
+	m.watcher.ended.Wait()
 	m.refuse(errClosed, true)
 }

@@ -110,6 +110,7 @@ type Locker struct {
 	quorum  int
 	opts    Options
 	janitor *janitor
+	waiters *waiters
 	boot    func() time.Duration // a clock that runs on during sleep
 
 	stop  context.CancelFunc
@@ -120,10 +121,10 @@ type Locker struct {
 // [Locker.Check] does.
 func New(opts Options, urls ...string) (*Locker, error) {
 	opts = opts.withDefaults()
-	known := &census{lives: map[string]string{}}
+	known, waiting := &census{lives: map[string]string{}}, &waiters{byKey: map[string][]chan struct{}{}}
 	masters := make([]Master, len(urls))
 	for i, url := range urls {
-		m, err := newRedisMaster(url, opts, known)
+		m, err := newRedisMaster(url, opts, known, waiting)
 		if err != nil {
 			return nil, fmt.Errorf("master %d of %d: %w", i+1, len(urls), err)
 		}
@@ -132,8 +133,10 @@ func New(opts Options, urls ...string) (*Locker, error) {
 	l, err := over(opts, masters...)
 	if err != nil {
 		closeAll(masters)
+		return nil, err
 	}
-	return l, err
+	l.waiters = waiting
+	return l, nil
 }
 
 // over returns a Locker over any masters.
@@ -156,7 +159,7 @@ func over(opts Options, masters ...Master) (*Locker, error) {
 		seen[m.Name()] = true
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	l := &Locker{masters: masters, quorum: n/2 + 1, opts: opts, janitor: newJanitor(opts.MasterTimeout), boot: sinceBoot, stop: stop}
+	l := &Locker{masters: masters, quorum: n/2 + 1, opts: opts, janitor: newJanitor(opts.MasterTimeout), waiters: &waiters{byKey: map[string][]chan struct{}{}}, boot: sinceBoot, stop: stop}
 	l.ended.Go(func() { l.watch(ctx) })
 	return l, nil
 }

@@ -68,8 +68,8 @@ func appendQuestion(b []byte, q Question) []byte {
 
 // A reply is one answer of Redis. Text is valid until the next one is read.
 type reply struct {
-	kind   byte // + status, - error, : number, $ string
-	number int64
+	kind   byte  // + status, - error, : number, $ string; * list, > told by itself, _ nothing
+	number int64 // or how many parts a list has, which are read next
 	text   []byte
 	null   bool
 }
@@ -95,9 +95,13 @@ func (w *wire) read() (r reply, err error) {
 	switch r.kind {
 	case '+', '-':
 		return r, nil
-	case ':':
+	case ':', '*', '>':
 		r.number, err = strconv.ParseInt(string(r.text), 10, 64)
+		r.null = r.kind == '*' && r.number < 0
 		return r, err
+	case '_':
+		r.null = true
+		return r, nil
 	case '$':
 		return w.readString(r)
 	}
@@ -138,6 +142,8 @@ func read(q Question, r reply) Answer {
 		return Answer{OK: holder == q.Token, Holder: holder}
 	case q.Op == Ping:
 		return Answer{OK: true}
+	case r.kind == ':':
+		return Answer{OK: r.number == 1}
 	}
-	return Answer{OK: r.number == 1}
+	return Answer{Err: fmt.Errorf("it answered with %q, which is no answer to a lock", r.kind), Sent: true}
 }
