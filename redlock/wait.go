@@ -27,10 +27,19 @@ const (
 // cannot mend, like a key that is too long, is returned at once.
 func (l *Locker) Wait(ctx context.Context, key string, ttl time.Duration, note string) (*Lease, error) {
 	pause := firstPause
+	var inTheWay error
 	for {
 		lease, err := l.Acquire(ctx, key, ttl, note)
-		if err == nil || !mayPass(err) {
-			return lease, err
+		if err == nil {
+			return lease, nil
+		}
+		if mayPass(err) {
+			inTheWay = err
+		} else if ctx.Err() == nil {
+			return nil, err
+		}
+		if ctx.Err() != nil {
+			return nil, errors.Join(fmt.Errorf("wait for %q: %w", key, context.Cause(ctx)), inTheWay)
 		}
 		freed := l.waiters.join(key)
 		l.tellWhenFree(key, err)
@@ -44,9 +53,6 @@ func (l *Locker) Wait(ctx context.Context, key string, ttl time.Duration, note s
 		}
 		timer.Stop()
 		l.waiters.leave(key, freed)
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("wait for %q: %w: %w", key, context.Cause(ctx), err)
-		}
 	}
 }
 
