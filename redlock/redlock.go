@@ -31,12 +31,25 @@
 //
 // # What it does not promise
 //
+// A majority of masters that are flushed, or whose wall clocks jump ahead, forget a
+// lock that somebody still holds; a restart is noticed (see [Options.RestartGuard]),
+// these are not. Asking each master for its time or for a marker key with every lock
+// would notice some of it, at twice the cost, and still not all.
+//
 // A process that is paused between looking at its lease and doing the work acts
 // late; no lock service can prevent that. Where an effect must not happen twice,
 // give it a fence that the place of the effect checks; this package has none to
 // give, because counters on independent masters cannot make one.
 //
 // # On the wire
+//
+// One connection per master, and one goroutine, however many callers there are; one
+// more of each where somebody has used [Locker.Wait] and that master was asked to
+// tell when a key is free. The user of an ACL needs
+//
+//	~KEYS -@all +set +get +del +pexpire +evalsha +script|load +info +ping
+//
+// and +client|tracking to be told, without which waiting is by time alone.
 //
 // A plain string key, set by SET NX PX, and removed or prolonged by a script that
 // compares the value: other Redlock clients, and everything else that locks with
