@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -22,6 +23,8 @@ import (
 type health struct {
 	guard time.Duration // how long a restarted server gets no vote; < 0: always has one
 	known *census
+
+	young atomic.Bool // in quarantine, perhaps until a moment ago
 
 	mu    sync.Mutex
 	now   Status
@@ -56,10 +59,14 @@ func newHealth(name string, guard time.Duration, known *census) *health {
 
 // quarantine returns why the server may not vote on a new lease, or nil.
 func (h *health) quarantine() error {
+	if !h.young.Load() {
+		return nil
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	left := time.Until(h.until)
 	if left <= 0 {
+		h.young.Store(false)
 		return nil
 	}
 	return fmt.Errorf("in quarantine for %s more: %s", left.Round(time.Millisecond), h.now.Why)
@@ -139,6 +146,7 @@ func (h *health) meet(info map[string]string) error {
 		h.now.Why = fmt.Sprintf("it was started %s ago and may have forgotten a lock", age)
 	}
 	h.now.RunID = runID
+	h.young.Store(time.Until(h.until) > 0)
 	return nil
 }
 

@@ -25,11 +25,11 @@ type Lease struct {
 	extensions int
 }
 
-func newLease(vote *ballot, until moment, expires time.Time) *Lease {
-	left, q := vote.locker.left(until), vote.question
+func newLease(vote *ballot, until moment, expires time.Time, validity time.Duration) *Lease {
+	q := vote.question
 	return &Lease{
 		locker: vote.locker, key: q.Key, token: q.Token, ttl: q.TTL, vote: vote,
-		until: until, expires: expires, granted: left, lowest: left,
+		until: until, expires: expires, granted: validity, lowest: validity,
 	}
 }
 

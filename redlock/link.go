@@ -25,15 +25,13 @@ type link struct {
 	limit  time.Time // the deadline that conn has
 }
 
-// add writes a question into the buffer.
-func (l *link) add(a asked) {
-	l.out = appendQuestion(l.out, a.Question)
-	l.flying = append(l.flying, a)
-}
-
-// flush sends the buffer. It cannot block for long: it is called while nothing else
-// is under way, or by the goroutine. A failed write shows when the answer is read.
-func (l *link) flush() {
+// send writes all that flies, in one go. It does not block for long: it is called
+// while nothing else is under way, by whoever asks, or by the goroutine. A failed
+// write shows when the answer is read.
+func (l *link) send() {
+	for _, a := range l.flying {
+		l.out = appendQuestion(l.out, a.Question)
+	}
 	l.since = time.Now()
 	if l.limit.Sub(l.since) < patience*9/10 {
 		l.limit = l.since.Add(patience)

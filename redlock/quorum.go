@@ -16,6 +16,7 @@ import (
 type ballot struct {
 	locker   *Locker
 	question Question
+	taken    []seat        // of a release: what the masters said when the key was taken
 	decided  chan struct{} // closed when the result stands; for Ping when all have answered
 
 	mu        sync.Mutex
@@ -39,6 +40,9 @@ func newBallot(l *Locker, q Question, until time.Time) *ballot {
 
 // Hear counts the answer of the master at this seat.
 func (b *ballot) Hear(i int, a Answer) {
+	if b.taken != nil && a.Err == nil && !b.taken[i].OK {
+		a.OK = true // it is not there, and nobody knows that it ever was
+	}
 	b.mu.Lock()
 	b.seats[i] = seat{a, true}
 	if a.Err == nil && a.OK {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -149,8 +150,8 @@ func (m *redisMaster) accept(a asked) error {
 	case len(m.link.flying) > 0 || len(m.waiting) > 0:
 		return m.enqueue(a)
 	}
-	m.link.add(a)
-	m.link.flush()
+	m.link.flying = append(m.link.flying, a)
+	m.link.send()
 	return nil
 }
 
@@ -196,32 +197,43 @@ func (m *redisMaster) serve() {
 // adopt makes the link the one that callers use, and writes what waits.
 func (m *redisMaster) adopt(l *link) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.link = l
-	m.writeWaiting(l)
+	m.mu.Unlock()
+	m.moveOn(l)
 }
 
-// writeWaiting writes what was asked meanwhile. What has waited too long is not
-// asked any more, except for releases, which are never in vain.
-func (m *redisMaster) writeWaiting(l *link) {
-	l.flying, l.next = l.flying[:0], 0
-	now := time.Now()
-	var late []asked
-	for _, a := range m.waiting {
-		if a.Op != Release && now.After(a.Deadline) {
-			late = append(late, a)
-		} else {
-			l.add(a)
-		}
+// moveOn writes what waits once everything is answered.
+func (m *redisMaster) moveOn(l *link) {
+	m.mu.Lock()
+	if l.next < len(l.flying) {
+		m.mu.Unlock()
+		return
 	}
-	clear(m.waiting)
-	m.waiting = m.waiting[:0]
-	if len(l.out) > 0 {
-		l.flush()
-	}
+	late := m.takeWaiting(l)
+	busy := len(l.flying) > 0
+	m.mu.Unlock()
 	for _, a := range late {
-		go a.hear(Answer{Err: errTimeout}) // not under our lock, and rare
+		a.hear(Answer{Err: errTimeout})
 	}
+	if busy { // and nobody else touches the link; otherwise the next caller does
+		l.send()
+	}
+}
+
+// takeWaiting makes what was asked meanwhile what flies, and returns what has waited
+// too long to be asked at all; releases are never in vain.
+func (m *redisMaster) takeWaiting(l *link) (late []asked) {
+	clear(l.flying)
+	l.flying, m.waiting, l.next = m.waiting, l.flying[:0], 0
+	now := time.Now()
+	l.flying = slices.DeleteFunc(l.flying, func(a asked) bool {
+		if a.Op == Release || now.Before(a.Deadline) {
+			return false
+		}
+		late = append(late, a)
+		return true
+	})
+	return late
 }
 
 // listen reads answers until the link breaks.
@@ -284,15 +296,6 @@ func (m *redisMaster) answered(l *link) (a asked, took time.Duration, ok bool) {
 		took = time.Since(l.since)
 	}
 	return a, took, true
-}
-
-// moveOn writes what waits once everything is answered.
-func (m *redisMaster) moveOn(l *link) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if l.next == len(l.flying) {
-		m.writeWaiting(l)
-	}
 }
 
 // drop gives the link up. What was written may have been done; what waits was not.

@@ -198,7 +198,7 @@ func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, not
 	validity := l.left(until)
 	switch {
 	case err == nil && vote.won() && validity >= l.minValidity(ttl):
-		return newLease(vote, until, gone), nil
+		return newLease(vote, until, gone, validity), nil
 	case err == nil && vote.won():
 		err = &ValidityError{Key: key, Left: validity, Want: l.minValidity(ttl)}
 	case err == nil:
@@ -235,6 +235,7 @@ func (l *Locker) ask(q Question, until time.Time) *ballot {
 // need not be asked whether it is gone.
 func (l *Locker) askHolders(q Question, until time.Time, taken []seat) *ballot {
 	vote := newBallot(l, q, until)
+	vote.taken = taken
 	for i, m := range l.masters {
 		if s := taken[i]; s.answered && !s.OK && !s.Sent {
 			vote.Hear(i, Answer{OK: true})
