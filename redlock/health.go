@@ -134,8 +134,9 @@ func (h *health) meet(info map[string]string) error {
 	if err != nil {
 		return errors.New("INFO does not tell its uptime")
 	}
-	// The server rounds its uptime down, so it may be older, never younger.
-	age := time.Duration(uptime) * time.Second
+	// The server subtracts one whole second from another, so that a birth at 10.9 makes
+	// it a second old at 11.0: it is this old at least, if a second less is said.
+	age := time.Duration(max(0, uptime-1)) * time.Second
 	switch {
 	case h.guard < 0:
 	case h.now.RunID != "" && h.now.RunID != runID:
