@@ -16,11 +16,11 @@ import (
 func TestAMasterThatForgotCannotHelpASecondOwner(t *testing.T) {
 	t.Parallel()
 	net := newNetwork(t, 5)
-	guard := redlock.Options{MaxTTL: 4 * time.Second, MasterTimeout: time.Second}
+	guard := redlock.Options{MaxTTL: 3 * time.Second, MasterTimeout: time.Second}
 	first := newLocker(t, guard, net.through())
 	second := warm(t, guard, urlsOf(net.masters))
 	setAll(testenv.Refuse, net.proxies[3:]...)
-	lease := acquireSoon(t, first, "k", 4*time.Second)
+	lease := acquireSoon(t, first, "k", 3*time.Second)
 	if e := lease.Evidence(); e.Votes != 3 {
 		t.Fatalf("%+v, want three votes", e)
 	}

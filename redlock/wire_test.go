@@ -169,7 +169,7 @@ func TestAnAttemptIsNotInTheWayOfTheNext(t *testing.T) {
 		}
 	}
 	order(t, servers[1], "DEL", "k")
-	if err := acquire(t, l, "k", time.Minute).Release(); err != nil {
+	if err := acquireSoon(t, l, "k", time.Minute).Release(); err != nil {
 		t.Error(err)
 	}
 }
