@@ -139,6 +139,26 @@ func TestOneFlushedMasterOfFiveIsNoLossAndAMajorityIs(t *testing.T) {
 	}
 }
 
+// Two extensions in a row may both find a master that has lost its key.
+func TestVotesAreNeverMoreThanMasters(t *testing.T) {
+	masters := testenv.Masters(t, 5)
+	servers := operators(t, masters)
+	lease := acquire(t, warm(t, ungated, urlsOf(masters)), "k", time.Minute)
+	for n := range 300 {
+		if n%3 == 0 {
+			order(t, servers[n/3%2], "FLUSHALL") // and three are a quorum
+		}
+		if err := lease.Extend(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if e := lease.Evidence(); e.Votes > e.Masters || e.Votes < 0 {
+			t.Fatalf("%d votes of %d masters", e.Votes, e.Masters)
+		}
+	}
+	eventually(t, "all five hold it", func() bool { return lease.Extend(t.Context()) == nil && holders(t, servers, "k") == 5 })
+	eventually(t, "and have voted", func() bool { return lease.Evidence().Votes == 5 })
+}
+
 func TestAKeptLeaseSurvivesSCRIPTFLUSH(t *testing.T) {
 	t.Parallel()
 	masters := testenv.Masters(t, 5)

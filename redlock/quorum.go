@@ -129,16 +129,15 @@ func (b *ballot) heal(taken *ballot) {
 // takeAgain asks one master once more for the key of a lease that holds.
 func (b *ballot) takeAgain(i int) {
 	b.mu.Lock()
-	if b.abandoned {
+	s := b.seats[i]
+	if b.abandoned || !s.answered { // or it is being asked already, for the extension before
 		b.mu.Unlock()
 		return
 	}
-	if s := b.seats[i]; s.answered {
-		if s.Err == nil && s.OK {
-			b.yes--
-		} else {
-			b.no--
-		}
+	if s.Err == nil && s.OK {
+		b.yes--
+	} else {
+		b.no--
 	}
 	b.seats[i] = seat{}
 	b.until = time.Now().Add(b.question.TTL)
