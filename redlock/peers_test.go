@@ -6,7 +6,7 @@ package redlock_test
 //	E1   a hung master costs seconds           TestOneHungMasterHoldsNobodyUp, TestNoMasterCostsMoreThanItsTimeout
 //	E2   a short lease cannot be extended      TestAShortLeaseIsKeptBesideAHungMaster
 //	E3   failed attempts leave keys            TestFailedAttemptsLeaveNoKeyOnFreeMasters
-//	E4   so does the caller's dead context     TestAnAttemptThatItsCallerGaveUpLeavesNoKey
+//	E4   so does the caller's dead context     TestAnAttemptThatItsCallerGaveUpLeavesNoKey, TestADeadContextAsksNobody
 //	E5   a master that wakes late has a ghost  TestAnAttemptThatItsCallerGaveUpLeavesNoKey, TestAFailedAttemptLeavesNoKeyOnMastersThatWakeLate
 //	E6   extending revives an expired lock     TestAnExpiredLeaseIsNotRevived, TestAnExtensionNeverMakesALostLockAnew
 //	E7   a restart helps a second owner        TestAMasterThatForgotCannotHelpASecondOwner
@@ -129,6 +129,25 @@ func TestAnAttemptThatItsCallerGaveUpLeavesNoKey(t *testing.T) {
 	wantGone(t, servers, "k")
 	if lease := acquire(t, l, "k", time.Minute); lease.Validity() < 30*time.Second {
 		t.Errorf("validity %s", lease.Validity())
+	}
+}
+
+// E4. Who has given up before asking is not given a lock, nor is anybody asked.
+func TestADeadContextAsksNobody(t *testing.T) {
+	masters := testenv.Masters(t, 3)
+	l := warm(t, ungated, urlsOf(masters))
+	why := errors.New("not needed any more")
+	dead, cancel := context.WithCancelCause(t.Context())
+	cancel(why)
+	for range 200 {
+		if _, err := l.Acquire(dead, "k", time.Minute, ""); !errors.Is(err, why) {
+			t.Fatal(err)
+		}
+	}
+	for _, s := range operators(t, masters) {
+		if strings.Contains(fmt.Sprint(order(t, s, "INFO", "commandstats")), "cmdstat_set:") {
+			t.Error("a SET was sent")
+		}
 	}
 }
 

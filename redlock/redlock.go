@@ -189,6 +189,9 @@ func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, not
 	if err := l.checkRequest(key, ttl, note); err != nil {
 		return nil, err
 	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("acquire %q: %w", key, context.Cause(ctx))
+	}
 	start := l.now()
 	gone := start.at.Add(ttl)
 	vote := l.ask(Question{Op: Take, Key: key, Token: newToken(note), TTL: ttl, Deadline: start.at.Add(l.opts.MasterTimeout)}, gone)
