@@ -10,9 +10,6 @@ import (
 	"time"
 )
 
-// errCut is why a master did not answer, in tests that cut it off.
-var errCut = errors.New("the connection was cut")
-
 // What a master may answer to Take. The tables hold every combination of them.
 const (
 	yes = iota
