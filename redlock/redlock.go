@@ -14,15 +14,16 @@
 //	}
 //	defer lease.Release()
 //
-//	held, stop := lease.Keep(ctx, redlock.Keep{}) // ends before the lease does
+//	held, stop := lease.Keep(ctx, redlock.Limits{}) // ends before the lease does
 //	defer stop()
 //	work(held)
 //
 // # What it promises
 //
 // Two leases on one key are not valid at the same time as long as the masters'
-// clocks run at rates that differ less than the drift allowance, and fewer than a
-// majority of masters forget a key within its TTL undetected. A lease's validity
+// clocks run at rates that differ less than the drift allowance, and those that have
+// not forgotten the key within its TTL, undetected, are still a majority of all: of
+// five votes two may be forgotten, of three none. A lease's validity
 // is counted from before the first request was sent, on the monotonic clock, less
 // drift. The context of [Lease.Keep] ends before validity does, whatever the
 // network does. No master can hold a caller up longer than [Options.MasterTimeout].
@@ -262,7 +263,8 @@ func (l *Locker) minValidity(ttl time.Duration) time.Duration {
 
 // Check asks every master whether it is well, connects to those that it has no
 // connection to, and returns what they said. The error is a [NoQuorumError] if too
-// few of them can vote.
+// few of them answered. One in quarantine answers, and its Status says until when it
+// has no vote on new leases.
 func (l *Locker) Check(ctx context.Context) ([]Status, error) {
 	vote := l.ask(Question{Op: Ping, Deadline: time.Now().Add(2 * connectWithin)}, time.Time{})
 	err := vote.wait(ctx)
@@ -301,10 +303,17 @@ func (l *Locker) watch(ctx context.Context) {
 	}
 }
 
-// Close gives up the connections. Leases that are still held end with their TTL.
+const lastWords = 200 * time.Millisecond
+
+// Close gives up the connections, once the masters have heard what they were asked
+// before, releases above all; a master that hangs is waited for no longer than its
+// timeout, nor than lastWords. Leases that are still held end with their TTL.
 func (l *Locker) Close() {
 	l.stop()
 	l.ended.Wait()
+	// Questions are answered in their order, so this answer comes behind all others.
+	deadline := time.Now().Add(min(l.opts.MasterTimeout, lastWords))
+	_ = l.ask(Question{Op: Ping, Deadline: deadline}, time.Time{}).wait(context.Background())
 	l.janitor.close()
 	closeAll(l.masters)
 }

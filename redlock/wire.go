@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // The driver makes connections: it dials, does TLS, authenticates and selects. What
@@ -35,11 +36,11 @@ func appendWord(b []byte, w string) []byte {
 	return append(b, '\r', '\n')
 }
 
-// appendNumber appends a number of milliseconds, at least one: PX 0 is an error,
-// and PEXPIRE 0 deletes.
-func appendNumber(b []byte, n int64) []byte {
+// appendTTL appends a TTL in milliseconds, rounded up: the key must not be gone
+// before the lease that counts on it, and PEXPIRE 0 would delete it.
+func appendTTL(b []byte, ttl time.Duration) []byte {
 	var digits [20]byte
-	text := strconv.AppendInt(digits[:0], max(n, 1), 10)
+	text := strconv.AppendInt(digits[:0], int64((ttl+time.Millisecond-1)/time.Millisecond), 10)
 	b = appendHead(b, '$', len(text))
 	b = append(b, text...)
 	return append(b, '\r', '\n')
@@ -53,12 +54,12 @@ func appendQuestion(b []byte, q Question) []byte {
 		b = appendHead(b, '*', 7)
 		b = appendWord(appendWord(appendWord(b, "SET"), q.Key), q.Token)
 		b = appendWord(appendWord(appendWord(b, "NX"), "GET"), "PX")
-		return appendNumber(b, q.TTL.Milliseconds())
+		return appendTTL(b, q.TTL)
 	case Extend:
 		b = appendHead(b, '*', 6)
 		b = appendWord(appendWord(appendWord(b, "EVALSHA"), extendSHA), "1")
 		b = appendWord(appendWord(b, q.Key), q.Token)
-		return appendNumber(b, q.TTL.Milliseconds())
+		return appendTTL(b, q.TTL)
 	case Release:
 		return appendCommand(b, "EVALSHA", releaseSHA, "1", q.Key, q.Token)
 	default:
