@@ -67,9 +67,6 @@ func (s *server) do(q Question) Answer {
 	return Answer{}
 }
 
-// save is what a snapshot is.
-func (s *server) save() { s.saved = maps.Clone(s.alive()) }
-
 // restart begins a new life with these keys.
 func (s *server) restart(keys map[string]entry) {
 	s.life++
