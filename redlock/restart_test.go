@@ -90,8 +90,10 @@ func TestARestartIsNoticedOnTheConnectionAndEndsNoLease(t *testing.T) {
 	t.Parallel()
 	masters := testenv.Masters(t, 3)
 	guard := redlock.Options{MaxTTL: time.Minute, RestartGuard: 2 * time.Second, MasterTimeout: 5 * time.Second}
-	l := newLocker(t, guard, urlsOf(masters))
-	lease := acquireSoon(t, l, "held", time.Minute)
+	l := warm(t, guard, urlsOf(masters))
+	eventually(t, "nobody is in quarantine", func() bool { return noQuarantine(l) })
+	lease := acquire(t, l, "held", time.Minute)
+	eventually(t, "all three grant it", func() bool { return lease.Evidence().Votes == 3 })
 	was := l.Status()[0]
 	masters[0].Kill()
 	masters[0].Start()
