@@ -19,14 +19,12 @@ func (s *Store) fault(ctx context.Context, err error) error {
 	if err == nil || ours(err) {
 		return err
 	}
-	var answer *sqlite.Error
-	isAnswer := errors.As(err, &answer)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("%s: %w", s.place, context.Cause(ctx))
 	case errors.Is(err, context.DeadlineExceeded):
 		return store.Away(s.place, err)
-	case isAnswer && away(answer.Code()&0xff): // the low byte; the rest tells variants apart
+	case away(code(err)):
 		return store.Away(s.place, err)
 	case strings.HasSuffix(err.Error(), "database is closed"): // database/sql has no name for it
 		return store.Away(s.place, err)
@@ -44,6 +42,17 @@ func ours(err error) bool {
 	}
 	return false
 }
+
+// code is what the driver says in a number, or 0.
+func code(err error) int {
+	var answer *sqlite.Error
+	if !errors.As(err, &answer) {
+		return 0
+	}
+	return answer.Code() & 0xff // the low byte; the rest tells variants apart
+}
+
+func isBusy(err error) bool { return code(err) == lib.SQLITE_BUSY }
 
 // away: another process never let us have our turn, or the file cannot be read,
 // written or grown.

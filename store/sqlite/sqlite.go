@@ -16,6 +16,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math/rand/v2"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -53,17 +54,37 @@ func Open(ctx context.Context, path string) (*Store, error) {
 		s.write.Close()
 		return nil, s.fault(ctx, err)
 	}
-	if err := s.write.PingContext(ctx); err != nil {
+	if err := s.keepLog(ctx); err != nil {
 		s.Close()
 		return nil, s.fault(ctx, err)
 	}
 	return s, nil
 }
 
+// patience is how long a writer waits for its turn where its context says nothing.
+const patience = 5 * time.Second
+
+// keepLog makes the file one with a write-ahead log, which it then is for all
+// connections. SQLite lets nobody wait here: while others open a new file too, or
+// the last one closes it, it says busy at once, whatever the busy timeout.
+func (s *Store) keepLog(ctx context.Context) error {
+	for began := time.Now(); ; {
+		_, err := s.write.ExecContext(ctx, `PRAGMA journal_mode = WAL`)
+		if !isBusy(err) || time.Since(began) > patience {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(time.Millisecond + rand.N(5*time.Millisecond)):
+		}
+	}
+}
+
 func open(path string, conns int, option string) (*sql.DB, error) {
 	// As a URI, in which no character of a path has a meaning of its own.
 	uri := url.URL{Scheme: "file", Path: filepath.ToSlash(path)}
-	uri.RawQuery = "_busy_timeout=5000&_journal_mode=WAL&_synchronous=FULL&_foreign_keys=1&_dqs=0&" + option
+	uri.RawQuery = fmt.Sprintf("_busy_timeout=%d&_synchronous=FULL&_foreign_keys=1&_dqs=0&%s", patience.Milliseconds(), option)
 	db, err := sql.Open("sqlite", uri.String())
 	if err == nil {
 		db.SetMaxOpenConns(conns)
