@@ -2,6 +2,7 @@ package steps
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -123,18 +124,20 @@ func (m *mysql) check(ctx context.Context) error {
 }
 
 type mysqlTx struct {
-	db     *mysql
-	conn   *sql.Conn
-	id     int64
-	marked bool
+	effect
+	db       *mysql
+	conn     *sql.Conn
+	patience time.Duration
+	id       int64
+	marked   bool
 }
 
-func (m *mysql) begin(ctx context.Context, idle time.Duration) (transaction, error) {
+func (m *mysql) begin(ctx context.Context, e effect, patience time.Duration) (transaction, error) {
 	conn, err := m.steps.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	t := &mysqlTx{db: m, conn: conn}
+	t := &mysqlTx{effect: e, db: m, conn: conn, patience: patience}
 	var version, mode string
 	err = conn.QueryRowContext(ctx, "SELECT connection_id(), version(), @@sql_mode").Scan(&t.id, &version, &mode)
 	if err == nil && strings.Contains(mode, "NO_BACKSLASH_ESCAPES") {
@@ -142,7 +145,7 @@ func (m *mysql) begin(ctx context.Context, idle time.Duration) (transaction, err
 	}
 	if err == nil {
 		seconds := func(d time.Duration) int { return max(1, int(math.Ceil(d.Seconds()))) }
-		settings := fmt.Sprintf("SET SESSION wait_timeout = %d", seconds(idle))
+		settings := fmt.Sprintf("SET SESSION wait_timeout = %d", seconds(patience))
 		if limit := statementLimit(ctx); limit > 0 {
 			settings += fmt.Sprintf(", innodb_lock_wait_timeout = %d", min(seconds(limit), 1<<20))
 			if strings.Contains(version, "MariaDB") {
@@ -150,6 +153,14 @@ func (m *mysql) begin(ctx context.Context, idle time.Duration) (transaction, err
 			}
 		}
 		_, err = conn.ExecContext(ctx, settings)
+	}
+	if err == nil {
+		// By this name a newer run finds us. A server that does not give it, as some
+		// clusters do not, has the newer run wait for our statement to time out.
+		_, err = conn.ExecContext(ctx, "DO get_lock(?, 0)", t.label(t.fence))
+		if my := (*driver.MySQLError)(nil); errors.As(err, &my) {
+			err = nil
+		}
 	}
 	if err == nil {
 		_, err = conn.ExecContext(ctx, "START TRANSACTION")
@@ -188,21 +199,25 @@ func (t *mysqlTx) guarded(ctx context.Context, do func(context.Context) error) e
 	return because(ctx, err)
 }
 
-func (t *mysqlTx) guard(ctx context.Context, e effect) (earlier *marker, err error) {
+func (t *mysqlTx) guard(ctx context.Context) (earlier *marker, err error) {
 	err = t.guarded(ctx, func(ctx context.Context) error {
-		if _, err := t.conn.ExecContext(ctx, `INSERT INTO quorate_fence (lock_name, fence) VALUES (?, ?)
-			ON DUPLICATE KEY UPDATE fence = greatest(fence, ?)`, e.lock, int64(e.fence), int64(e.fence)); err != nil {
+		err := overtaking(ctx, t.patience, t.clear, func() error {
+			_, err := t.conn.ExecContext(ctx, `INSERT INTO quorate_fence (lock_name, fence) VALUES (?, ?)
+				ON DUPLICATE KEY UPDATE fence = greatest(fence, ?)`, t.lock, int64(t.fence), int64(t.fence))
+			return err
+		})
+		if err != nil {
 			return err
 		}
 		var seen jobs.Fence
-		if err := t.conn.QueryRowContext(ctx, `SELECT fence FROM quorate_fence WHERE lock_name = ? FOR UPDATE`, e.lock).Scan(&seen); err != nil {
+		if err := t.conn.QueryRowContext(ctx, `SELECT fence FROM quorate_fence WHERE lock_name = ? FOR UPDATE`, t.lock).Scan(&seen); err != nil {
 			return err
 		}
-		if seen > e.fence {
-			return &fencedError{e.lock, e.fence, seen}
+		if seen > t.fence {
+			return &fencedError{t.lock, t.fence, seen}
 		}
 		done, err := t.conn.ExecContext(ctx, `INSERT INTO quorate_effect (job, due, step, fence, run_id) VALUES (?, ?, ?, ?, ?)
-			ON DUPLICATE KEY UPDATE run_id = run_id`, e.job, e.due, e.step, int64(e.fence), e.run)
+			ON DUPLICATE KEY UPDATE run_id = run_id`, t.job, t.due, t.step, int64(t.fence), t.run)
 		if err != nil {
 			return err
 		}
@@ -213,13 +228,43 @@ func (t *mysqlTx) guard(ctx context.Context, e effect) (earlier *marker, err err
 			}
 			return err
 		}
-		earlier, err = mysqlMarker(ctx, t.conn, e)
+		earlier, err = mysqlMarker(ctx, t.conn, t.effect)
 		return err
 	})
 	if isMySQL(err, mysqlNoTable) {
 		return nil, ErrUnprepared
 	}
 	return earlier, err
+}
+
+// label names the connection of the run that has this fence of our lock. Such names
+// are the server's, not a database's.
+func (t *mysqlTx) label(fence jobs.Fence) string {
+	sum := sha256.Sum256([]byte(t.db.config.DBName + "\x00" + t.lock))
+	return fmt.Sprintf("quorate %x %d", sum[:8], fence)
+}
+
+// clear ends the connection of an older run that is in our way, which its replica
+// may be too frozen to end and the server too busy with to time out. Whose it is
+// stands in the fence's row, for those who look at what is not committed.
+func (t *mysqlTx) clear(ctx context.Context) {
+	conn, err := t.db.control.Conn(ctx)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED"); err != nil {
+		return
+	}
+	var holder jobs.Fence
+	err = conn.QueryRowContext(ctx, "SELECT fence FROM quorate_fence WHERE lock_name = ?", t.lock).Scan(&holder)
+	if err != nil || holder >= t.fence {
+		return
+	}
+	var id sql.NullInt64
+	if conn.QueryRowContext(ctx, "SELECT is_used_lock(?)", t.label(holder)).Scan(&id) == nil && id.Valid {
+		_, _ = conn.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", id.Int64))
+	}
 }
 
 // mysqlMarker reads a marker, and waits for whoever is about to write or undo it.
@@ -305,7 +350,7 @@ func (t *mysqlTx) commit(ctx context.Context) error {
 }
 
 // landed asks for the marker, in a way that waits for a transaction that holds it.
-func (t *mysqlTx) landed(ctx context.Context, e effect) (bool, error) {
+func (t *mysqlTx) landed(ctx context.Context) (bool, error) {
 	conn, err := t.db.control.Conn(ctx)
 	if err != nil {
 		return false, err
@@ -316,11 +361,11 @@ func (t *mysqlTx) landed(ctx context.Context, e effect) (bool, error) {
 			return false, err
 		}
 	}
-	m, err := mysqlMarker(ctx, conn, e)
-	return err == nil && m != nil && *m == e.marker, err
+	m, err := mysqlMarker(ctx, conn, t.effect)
+	return err == nil && m != nil && *m == t.marker, err
 }
 
-func (t *mysqlTx) abort(ctx context.Context, e effect) error {
+func (t *mysqlTx) abort(ctx context.Context) error {
 	_, err := t.conn.ExecContext(ctx, "ROLLBACK")
 	if err == nil {
 		var level, message string
@@ -334,7 +379,7 @@ func (t *mysqlTx) abort(ctx context.Context, e effect) error {
 	if !t.marked {
 		return nil
 	}
-	if landed, err := t.landed(ctx, e); err == nil && landed {
+	if landed, err := t.landed(ctx); err == nil && landed {
 		return errEscaped
 	}
 	return nil

@@ -157,32 +157,34 @@ func hangUp(conn *pgconn.PgConn) {
 }
 
 type postgresTx struct {
+	effect
 	db        *postgres
 	conn      *session
+	patience  time.Duration
 	xid       string
 	committed bool
 	open      bool
 }
 
-func (p *postgres) begin(ctx context.Context, idle time.Duration) (transaction, error) {
+func (p *postgres) begin(ctx context.Context, e effect, patience time.Duration) (transaction, error) {
 	select {
 	case p.room <- struct{}{}:
 	case <-ctx.Done():
 		return nil, fmt.Errorf("all %d connections were busy: %w", maxConns, context.Cause(ctx))
 	}
-	conn, err := p.session(ctx, idle)
+	conn, err := p.session(ctx, e, patience)
 	if err != nil {
 		<-p.room
 		return nil, err
 	}
-	return &postgresTx{db: p, conn: conn, open: true}, nil
+	return &postgresTx{effect: e, db: p, conn: conn, patience: patience, open: true}, nil
 }
 
 // session returns one that has begun its transaction. A warm one may have died
 // without our knowing; as nothing was begun on it, a new one will do.
-func (p *postgres) session(ctx context.Context, idle time.Duration) (*session, error) {
+func (p *postgres) session(ctx context.Context, e effect, patience time.Duration) (*session, error) {
 	for conn := p.take(); conn != nil; conn = p.take() {
-		if time.Since(conn.idle) < idleLimit && conn.begin(ctx, idle) == nil {
+		if time.Since(conn.idle) < idleLimit && conn.begin(ctx, e, patience) == nil {
 			return conn, nil
 		}
 		hangUp(conn.PgConn)
@@ -191,7 +193,7 @@ func (p *postgres) session(ctx context.Context, idle time.Duration) (*session, e
 	if err != nil {
 		return nil, err
 	}
-	if err := conn.begin(ctx, idle); err != nil {
+	if err := conn.begin(ctx, e, patience); err != nil {
 		hangUp(conn.PgConn)
 		return nil, err
 	}
@@ -220,9 +222,12 @@ func (p *postgres) dial(ctx context.Context) (*session, error) {
 	return &session{PgConn: conn, watches: err == nil}, nil
 }
 
-func (s *session) begin(ctx context.Context, idle time.Duration) error {
-	sql := fmt.Sprintf("BEGIN; SET LOCAL statement_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d",
-		statementLimit(ctx).Milliseconds(), idle.Milliseconds())
+// begin names the session after its run, for those who look into pg_stat_activity,
+// a newer run among them.
+func (s *session) begin(ctx context.Context, e effect, patience time.Duration) error {
+	sql := fmt.Sprintf(`BEGIN; SET LOCAL statement_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d;
+		SET LOCAL application_name = 'quorate fence %d run %d'`,
+		statementLimit(ctx).Milliseconds(), patience.Milliseconds(), e.fence, e.run)
 	if s.watches { // so that it stops a statement whose replica has died
 		sql += "; SET LOCAL client_connection_check_interval = '1s'"
 	}
@@ -240,23 +245,27 @@ func statementLimit(ctx context.Context) time.Duration {
 	return max(time.Until(deadline), 0) + serverMargin
 }
 
-func (t *postgresTx) guard(ctx context.Context, e effect) (*marker, error) {
-	row, err := ask(ctx, t.conn.PgConn, `INSERT INTO quorate_fence AS held (lock_name, fence) VALUES ($1, $2)
-		ON CONFLICT (lock_name) DO UPDATE SET fence = greatest(held.fence, excluded.fence)
-		RETURNING fence, pg_current_xact_id()`, e.lock, e.fence)
+func (t *postgresTx) guard(ctx context.Context) (*marker, error) {
+	var row []string
+	err := overtaking(ctx, t.patience, t.clear, func() (err error) {
+		row, err = ask(ctx, t.conn.PgConn, `INSERT INTO quorate_fence AS held (lock_name, fence) VALUES ($1, $2)
+			ON CONFLICT (lock_name) DO UPDATE SET fence = greatest(held.fence, excluded.fence)
+			RETURNING fence, pg_current_xact_id()`, t.lock, t.fence)
+		return err
+	})
 	if err != nil {
 		return nil, unprepared(err)
 	}
 	t.xid = row[1]
-	if seen, _ := strconv.ParseInt(row[0], 10, 64); seen > int64(e.fence) {
-		return nil, &fencedError{e.lock, e.fence, jobs.Fence(seen)}
+	if seen, _ := strconv.ParseInt(row[0], 10, 64); seen > int64(t.fence) {
+		return nil, &fencedError{t.lock, t.fence, jobs.Fence(seen)}
 	}
 	row, err = ask(ctx, t.conn.PgConn, `INSERT INTO quorate_effect (job, due, step, fence, run_id) VALUES ($1, $2, $3, $4, $5)
-		ON CONFLICT (job, due, step) DO NOTHING RETURNING run_id`, e.job, e.due, e.step, e.fence, e.run)
+		ON CONFLICT (job, due, step) DO NOTHING RETURNING run_id`, t.job, t.due, t.step, t.fence, t.run)
 	if err != nil || row != nil {
 		return nil, unprepared(err)
 	}
-	row, err = ask(ctx, t.conn.PgConn, `SELECT run_id, fence FROM quorate_effect WHERE job = $1 AND due = $2 AND step = $3`, e.job, e.due, e.step)
+	row, err = ask(ctx, t.conn.PgConn, `SELECT run_id, fence FROM quorate_effect WHERE job = $1 AND due = $2 AND step = $3`, t.job, t.due, t.step)
 	if err != nil {
 		return nil, err
 	}
@@ -268,6 +277,19 @@ func (t *postgresTx) guard(ctx context.Context, e effect) (*marker, error) {
 	fence, _ := strconv.ParseInt(row[1], 10, 64)
 	m.fence = jobs.Fence(fence)
 	return &m, nil
+}
+
+// clear ends the session of an older run that is in our way, which its replica may
+// be too frozen to end and the server too busy with to time out.
+func (t *postgresTx) clear(ctx context.Context) {
+	conn, err := pgconn.ConnectConfig(ctx, t.db.config)
+	if err != nil {
+		return
+	}
+	defer hangUp(conn)
+	_, _ = ask(ctx, conn, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		WHERE pid = ANY (pg_blocking_pids($1)) AND substring(application_name FROM '^quorate fence ([0-9]+) run')::bigint < $2`,
+		int64(t.conn.PID()), t.fence)
 }
 
 func (t *postgresTx) exec(ctx context.Context, s statement, run jobs.Run, show *table) (int64, error) {
@@ -307,7 +329,7 @@ func (t *postgresTx) commit(ctx context.Context) error {
 }
 
 // landed asks the server's own record of transactions.
-func (t *postgresTx) landed(ctx context.Context, _ effect) (bool, error) {
+func (t *postgresTx) landed(ctx context.Context) (bool, error) {
 	conn, err := pgconn.ConnectConfig(ctx, t.db.config)
 	if err != nil {
 		return false, err
@@ -334,7 +356,7 @@ func (t *postgresTx) landed(ctx context.Context, _ effect) (bool, error) {
 
 // abort needs no ROLLBACK: the server rolls back when the connection closes, and
 // nothing can have left the transaction before.
-func (t *postgresTx) abort(context.Context, effect) error { return nil }
+func (t *postgresTx) abort(context.Context) error { return nil }
 
 func (t *postgresTx) close() {
 	if !t.open {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"quorate/jobs"
@@ -16,17 +17,19 @@ type database interface {
 	check(ctx context.Context) error
 	close()
 
-	// begin makes a connection and opens a transaction that the server gives up
-	// by itself when it does not hear of us for as long as idle says.
-	begin(ctx context.Context, idle time.Duration) (transaction, error)
+	// begin makes a connection and opens a transaction for an effect, which the
+	// server gives up by itself when it does not hear of us for as long as patience
+	// says.
+	begin(ctx context.Context, e effect, patience time.Duration) (transaction, error)
 }
 
 // A transaction is what one SQL step does.
 type transaction interface {
-	// guard raises the fence of the lock and writes the marker of the effect. It
-	// waits for a transaction of an older run that is open still. If the effect has
+	// guard raises the fence of the lock and writes the marker of the effect. A
+	// transaction of an older run that is open still is waited for, and after our
+	// patience ended: its run was given up when ours was claimed. If the effect has
 	// its marker already, earlier says whose.
-	guard(ctx context.Context, e effect) (earlier *marker, err error)
+	guard(ctx context.Context) (earlier *marker, err error)
 
 	// exec runs one statement, and returns how many rows it changed. Rows that it
 	// read are shown in the table, and not counted.
@@ -35,10 +38,10 @@ type transaction interface {
 	// commit may be told a result that never came: then landed is asked, on a new
 	// connection, until it knows.
 	commit(ctx context.Context) error
-	landed(ctx context.Context, e effect) (bool, error)
+	landed(ctx context.Context) (bool, error)
 
 	// abort rolls back. Its error says what had escaped the transaction.
-	abort(ctx context.Context, e effect) error
+	abort(ctx context.Context) error
 
 	close()
 }
@@ -78,7 +81,8 @@ const (
 	defaultLookUp = 10 * time.Second
 	lookUpPause   = 100 * time.Millisecond
 	abortLimit    = 5 * time.Second
-	maxIdle       = 5 * time.Second // how long a silent run may keep others from the fence; shorter than the look-up
+	maxPatience   = 5 * time.Second // how long a silent run may keep others from the fence; shorter than the look-up
+	overtakePause = 100 * time.Millisecond
 )
 
 func (x *Executor) sql(ctx context.Context, hold Hold, step jobs.Step) (result, error) {
@@ -90,12 +94,6 @@ func (x *Executor) sql(ctx context.Context, hold Hold, step jobs.Step) (result, 
 	if err != nil {
 		return result{}, err
 	}
-	idle := min(max(hold.Validity(), time.Second), maxIdle)
-	tx, err := db.begin(ctx, idle)
-	if err != nil {
-		return result{}, named(step.Target, err)
-	}
-	defer tx.close()
 	e := effect{
 		marker: marker{run: hold.Run.ID, fence: hold.Run.Fence},
 		job:    hold.Run.Job,
@@ -103,25 +101,30 @@ func (x *Executor) sql(ctx context.Context, hold Hold, step jobs.Step) (result, 
 		step:   step.Name,
 		lock:   hold.Run.Lock,
 	}
-	res, again, err := perform(ctx, hold, step, tx, e, list)
+	tx, err := db.begin(ctx, e, min(max(hold.Validity(), time.Second), maxPatience))
+	if err != nil {
+		return result{}, named(step.Target, err)
+	}
+	defer tx.close()
+	res, again, err := perform(ctx, hold, step, tx, list)
 	if again {
 		return res, nil
 	}
 	if err != nil {
 		rollback, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortLimit)
 		defer cancel()
-		if escaped := tx.abort(rollback, e); escaped != nil {
+		if escaped := tx.abort(rollback); escaped != nil {
 			return res, unknown("%w (%w)", escaped, err)
 		}
 		return res, named(step.Target, err)
 	}
-	return res, named(step.Target, x.commit(ctx, tx, e))
+	return res, named(step.Target, x.commit(ctx, tx))
 }
 
 // perform does all that a step does before its COMMIT. Again says that an earlier
 // run has done it already.
-func perform(ctx context.Context, hold Hold, step jobs.Step, tx transaction, e effect, list []statement) (res result, again bool, err error) {
-	earlier, err := tx.guard(ctx, e)
+func perform(ctx context.Context, hold Hold, step jobs.Step, tx transaction, list []statement) (res result, again bool, err error) {
+	earlier, err := tx.guard(ctx)
 	if err != nil {
 		return res, false, err
 	}
@@ -148,9 +151,29 @@ func perform(ctx context.Context, hold Hold, step jobs.Step, tx transaction, e e
 	return res, false, hold.check(ctx)
 }
 
+// overtaking does what may have to wait for an older run, and from the end of our
+// patience on clears the way again and again. It returns when neither is at work.
+func overtaking(ctx context.Context, patience time.Duration, clear func(context.Context), do func() error) error {
+	ctx, done := context.WithCancel(ctx)
+	var clearing sync.WaitGroup
+	defer clearing.Wait()
+	defer done()
+	clearing.Go(func() {
+		for wait := patience; ; wait = overtakePause {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(wait):
+				clear(ctx)
+			}
+		}
+	})
+	return do()
+}
+
 // commit is out of reach of the context: once COMMIT is sent, giving up early would
 // only exchange an answer for a question.
-func (x *Executor) commit(ctx context.Context, tx transaction, e effect) error {
+func (x *Executor) commit(ctx context.Context, tx transaction) error {
 	bound := x.LookUp
 	if bound <= 0 {
 		bound = defaultLookUp
@@ -168,7 +191,7 @@ func (x *Executor) commit(ctx context.Context, tx transaction, e effect) error {
 	ctx, cancel = context.WithTimeout(ctx, bound)
 	defer cancel()
 	for {
-		landed, err := tx.landed(ctx, e)
+		landed, err := tx.landed(ctx)
 		switch {
 		case err == nil && landed:
 			return nil

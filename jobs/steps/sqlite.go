@@ -97,16 +97,17 @@ func patient(ctx context.Context, do func() error) error {
 }
 
 type sqliteTx struct {
+	effect
 	db   *sqlite
 	conn *sql.Conn
 }
 
-func (l *sqlite) begin(ctx context.Context, _ time.Duration) (transaction, error) {
+func (l *sqlite) begin(ctx context.Context, e effect, _ time.Duration) (transaction, error) {
 	conn, err := l.db.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	t := &sqliteTx{l, conn}
+	t := &sqliteTx{e, l, conn}
 	err = patient(ctx, func() error {
 		_, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE")
 		return err
@@ -118,38 +119,38 @@ func (l *sqlite) begin(ctx context.Context, _ time.Duration) (transaction, error
 	return t, nil
 }
 
-func (t *sqliteTx) guard(ctx context.Context, e effect) (*marker, error) {
-	earlier, err := t.raise(ctx, e)
+func (t *sqliteTx) guard(ctx context.Context) (*marker, error) {
+	earlier, err := t.raise(ctx)
 	if err != nil && strings.Contains(err.Error(), "no such table: quorate_") {
 		return nil, ErrUnprepared
 	}
 	return earlier, err
 }
 
-func (t *sqliteTx) raise(ctx context.Context, e effect) (*marker, error) {
+func (t *sqliteTx) raise(ctx context.Context) (*marker, error) {
 	var seen jobs.Fence
 	err := t.conn.QueryRowContext(ctx, `INSERT INTO quorate_fence (lock_name, fence) VALUES (?, ?)
 		ON CONFLICT (lock_name) DO UPDATE SET fence = max(fence, excluded.fence)
-		RETURNING fence`, e.lock, int64(e.fence)).Scan(&seen)
+		RETURNING fence`, t.lock, int64(t.fence)).Scan(&seen)
 	if err != nil {
 		return nil, err
 	}
-	if seen > e.fence {
-		return nil, &fencedError{e.lock, e.fence, seen}
+	if seen > t.fence {
+		return nil, &fencedError{t.lock, t.fence, seen}
 	}
-	earlier, err := t.marker(ctx, t.conn, e)
+	earlier, err := t.earlier(ctx, t.conn)
 	if earlier != nil || err != nil {
 		return earlier, err
 	}
 	_, err = t.conn.ExecContext(ctx, `INSERT INTO quorate_effect (job, due, step, fence, run_id) VALUES (?, ?, ?, ?, ?)`,
-		e.job, instant(e.due), e.step, int64(e.fence), e.run)
+		t.job, instant(t.due), t.step, int64(t.fence), t.run)
 	return nil, err
 }
 
-func (t *sqliteTx) marker(ctx context.Context, conn *sql.Conn, e effect) (*marker, error) {
+func (t *sqliteTx) earlier(ctx context.Context, conn *sql.Conn) (*marker, error) {
 	var m marker
 	err := conn.QueryRowContext(ctx, `SELECT run_id, fence FROM quorate_effect WHERE job = ? AND due = ? AND step = ?`,
-		e.job, instant(e.due), e.step).Scan(&m.run, &m.fence)
+		t.job, instant(t.due), t.step).Scan(&m.run, &m.fence)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -200,15 +201,15 @@ func (t *sqliteTx) commit(ctx context.Context) error {
 	})
 }
 
-func (t *sqliteTx) landed(ctx context.Context, e effect) (bool, error) {
+func (t *sqliteTx) landed(ctx context.Context) (bool, error) {
 	conn, err := t.db.db.Conn(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer conn.Close()
-	m, err := t.marker(ctx, conn, e)
-	return err == nil && m != nil && *m == e.marker, err
+	m, err := t.earlier(ctx, conn)
+	return err == nil && m != nil && *m == t.marker, err
 }
 
-func (t *sqliteTx) abort(context.Context, effect) error { return nil }
-func (t *sqliteTx) close()                              { t.conn.Close() } // rolls back: no idle connections are kept
+func (t *sqliteTx) abort(context.Context) error { return nil }
+func (t *sqliteTx) close()                      { t.conn.Close() } // rolls back: no idle connections are kept
