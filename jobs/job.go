@@ -94,7 +94,7 @@ func (j *Job) Prepare() []Problem {
 		problem("ttl", "ttl %s is too short to be extended in time: at least %s", j.TTL, MinTTL)
 	}
 	if !slices.Contains([]Overlap{OverlapSkip, OverlapQueue, OverlapAllow}, j.Overlap) {
-		problem("overlap", "overlap %q: want skip, queue or allow", j.Overlap)
+		problem("overlap", "overlap %q: %s", j.Overlap, choose(string(j.Overlap), string(OverlapSkip), string(OverlapQueue), string(OverlapAllow)))
 	}
 	if j.StartDeadline <= 0 {
 		problem("start_deadline", "start_deadline must be longer than zero")

@@ -31,7 +31,7 @@ type Step struct {
 // HTTP is the request that an HTTP step sends.
 type HTTP struct {
 	Method  string            `toml:"method"`
-	URL     string            `toml:"url"`
+	URL     string            `toml:"url" expand:"yes"`
 	Headers map[string]Secret `toml:"headers"`
 	Body    string            `toml:"body"`
 	Expect  []int             `toml:"expect_status"`

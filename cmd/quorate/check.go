@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"strings"
 	"time"
 
@@ -16,7 +15,7 @@ func checkCommand() *cobra.Command {
 		Short: "Say what is wrong with a config, or when its jobs are due",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := loadConfig(path, os.LookupEnv)
+			c, err := loadConfig(path, thisWorld())
 			if err != nil {
 				return err
 			}

@@ -133,20 +133,21 @@ func (d *devSession) load(at address, masters []string) (c *Config, source strin
 	if path == "" {
 		path = "config.toml"
 	}
-	text, err = readConfig(path)
+	w := thisWorld()
+	text, err = readConfig(path, w)
 	if _, statErr := os.Stat(path); errors.Is(statErr, fs.ErrNotExist) && d.config == "" {
 		path, text, err = "the built-in sample", sample, nil
 	}
 	if err != nil {
 		return nil, "", err
 	}
-	env := func(name string) (string, bool) {
+	w.env = func(name string) (string, bool) {
 		if name == "QUORATE_URL" {
 			return at.URL, true
 		}
 		return os.LookupEnv(name)
 	}
-	c, err = parseConfig(path, text, env, func(c *Config) {
+	c, err = parseConfig(path, text, w, func(c *Config) {
 		c.Redlock.Masters = nil
 		for _, url := range masters {
 			c.Redlock.Masters = append(c.Redlock.Masters, jobs.Secret(url))

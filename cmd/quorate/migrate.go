@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -40,7 +39,7 @@ func migrateCommand() *cobra.Command {
 }
 
 func withConfig(path string, do func(*Config) error) error {
-	c, err := loadConfig(path, os.LookupEnv)
+	c, err := loadConfig(path, thisWorld())
 	if err != nil {
 		return err
 	}

@@ -2,228 +2,223 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"reflect"
-	"regexp"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // A position is a place in a text, counted from 1; 0 means that it is not known.
 type position struct{ line, column int }
 
-// positions says where the keys of a TOML text stand. The TOML library knows, but
-// tells only for what it finds wrong by itself.
+// positions says where the keys of a TOML text stand, and the elements of its
+// lists. The TOML library knows, but tells only for what it finds wrong by itself.
 type positions map[string]position
 
-// of returns where a key stands, or the nearest table around it that does.
-func (p positions) of(key []string) position {
-	for n := len(key); n > 0; n-- {
-		if at, ok := p[strings.Join(key[:n], "\x00")]; ok {
-			return at
-		}
-	}
-	return position{}
-}
+// path is the key of positions: the names and indexes that lead to a value.
+func path(key []string) string { return strings.Join(key, "\x00") }
 
-var index = regexp.MustCompile(`\x00\d+(\x00|$)`)
-
-// anywhere is of for a key that does not say which element of a list it is in: the
-// first place that fits.
-func (p positions) anywhere(key []string) (first position) {
-	want := strings.Join(key, "\x00")
-	for name, at := range p {
-		fits := name == want || index.ReplaceAllString(name, "$1") == want
-		if fits && (first.line == 0 || at.line < first.line) {
-			first = at
-		}
-	}
-	if first.line == 0 {
-		return p.of(key)
-	}
-	return first
-}
-
-var (
-	tableLine = regexp.MustCompile(`^\s*(\[\[?)([^\[\]]+)\]\]?\s*(#.*)?$`)
-	keyLine   = regexp.MustCompile(`^\s*([A-Za-z0-9_\-."' ]+?)\s*=`)
-	keyPart   = regexp.MustCompile(`"([^"]*)"|'([^']*)'|([A-Za-z0-9_\-]+)`)
-)
-
-// locate notes the place of every table and of every key that begins a line. The
-// text may be broken: what is not understood is passed over.
+// locate notes the places of a text that is TOML. Where it is not, what is not
+// understood is passed over.
 func locate(text string) positions {
-	at := positions{}
-	tables := map[string]int{} // how many [[…]] of each name there were
+	l := locator{text: text, found: positions{}, tables: map[string]int{}, line: 1}
+	l.document()
+	return l.found
+}
+
+// A locator walks over a TOML text. It knows where values end, not what they are.
+type locator struct {
+	text   string
+	at     int
+	found  positions
+	tables map[string]int // how many [[…]] of each path there were
+
+	line, lineStart, seen int // of the last place that was noted
+}
+
+func (l *locator) note(key []string, offset int) {
+	l.line += strings.Count(l.text[l.seen:offset], "\n")
+	if i := strings.LastIndexByte(l.text[l.seen:offset], '\n'); i >= 0 {
+		l.lineStart = l.seen + i + 1
+	}
+	l.seen = offset
+	if _, ok := l.found[path(key)]; !ok {
+		l.found[path(key)] = position{l.line, utf8.RuneCountInString(l.text[l.lineStart:offset]) + 1}
+	}
+}
+
+func (l *locator) document() {
 	var table []string
-	note := func(key []string, line, column int) {
-		if name := strings.Join(key, "\x00"); at[name] == (position{}) {
-			at[name] = position{line, column}
-		}
-	}
-	rest := ""
-	for i, line := range strings.Split(text, "\n") {
-		if rest != "" { // inside a value of several lines
-			rest = openAfter(line, rest)
-			continue
-		}
-		column := len(line) - len(strings.TrimLeft(line, " \t")) + 1
-		if m := tableLine.FindStringSubmatch(line); m != nil {
-			table = split(m[2])
-			if m[1] == "[[" {
-				name := strings.Join(table, "\x00")
-				table = append(table, fmt.Sprint(tables[name]))
-				tables[name]++
+	for l.blank(" \t\r\n"); l.at < len(l.text); l.blank(" \t\r\n") {
+		start := l.at
+		if l.take('[') {
+			list := l.take('[')
+			table = l.element(l.key())
+			if list {
+				l.note(table, start) // as far as it is the first of them
+				name := path(table)
+				table = append(table, fmt.Sprint(l.tables[name]))
+				l.tables[name]++
 			}
-			note(table, i+1, column)
-		} else if m := keyLine.FindStringSubmatch(line); m != nil {
-			note(append(append([]string{}, table...), split(m[1])...), i+1, column)
-			rest = openAfter(line[len(m[0]):], "")
+			l.note(table, start)
+		} else {
+			l.assignment(table, start)
 		}
+		l.restOfLine(start)
 	}
-	return at
 }
 
-func split(dotted string) (key []string) {
-	for _, m := range keyPart.FindAllStringSubmatch(dotted, -1) {
-		key = append(key, m[1]+m[2]+m[3])
+// element leads the name of a table through the last elements of the lists of
+// tables that it passes: [a.b.c] below [[a.b]] is a.b.0.c.
+func (l *locator) element(name []string) (table []string) {
+	for i, part := range name {
+		table = append(table, part)
+		if n := l.tables[path(table)]; n > 0 && i < len(name)-1 {
+			table = append(table, fmt.Sprint(n-1))
+		}
 	}
-	return key
+	return table
 }
 
-// openAfter returns what is still open after the line: brackets, or the quotes of
-// a string of several lines; empty when the value is complete.
-func openAfter(line, open string) string {
-	for i := 0; i < len(line); {
-		last := ""
-		if open != "" {
-			last = open[len(open)-1:]
+func (l *locator) assignment(table []string, start int) {
+	key := append(append([]string{}, table...), l.key()...)
+	l.note(key, start)
+	if l.take('=') {
+		l.value(key)
+	}
+}
+
+// key reads a key with its dots.
+func (l *locator) key() (key []string) {
+	for {
+		l.blank(" \t")
+		start := l.at
+		if l.at < len(l.text) && (l.text[l.at] == '"' || l.text[l.at] == '\'') {
+			l.quoted()
+			key = append(key, unquoted(l.text[start:l.at]))
+		} else {
+			for l.at < len(l.text) && !strings.ContainsRune(" \t\r\n.=[]{},\"'#", rune(l.text[l.at])) {
+				l.at++
+			}
+			key = append(key, l.text[start:l.at])
 		}
-		at := line[i:]
+		l.blank(" \t")
+		if !l.take('.') {
+			return key
+		}
+	}
+}
+
+func unquoted(s string) string {
+	if s[0] == '"' {
+		if plain, err := strconv.Unquote(s); err == nil {
+			return plain
+		}
+	}
+	return strings.Trim(s, s[:1])
+}
+
+// value passes over a value, and notes what is inside.
+func (l *locator) value(key []string) {
+	l.blank(" \t")
+	switch {
+	case l.at == len(l.text):
+	case l.take('['):
+		for i := 0; ; i++ {
+			l.blank(" \t\r\n")
+			if l.at == len(l.text) || l.take(']') {
+				return
+			}
+			inside := append(key[:len(key):len(key)], fmt.Sprint(i))
+			start := l.at
+			l.note(inside, start)
+			l.value(inside)
+			l.separator(start)
+		}
+	case l.take('{'):
+		for {
+			l.blank(" \t\r\n")
+			if l.at == len(l.text) || l.take('}') {
+				return
+			}
+			start := l.at
+			l.assignment(key, start)
+			l.separator(start)
+		}
+	case l.text[l.at] == '"' || l.text[l.at] == '\'':
+		l.quoted()
+	default:
+		l.until("\r\n,]}#")
+	}
+}
+
+// separator passes over the comma behind an element, and at least one byte since
+// start.
+func (l *locator) separator(start int) {
+	l.blank(" \t\r\n")
+	if !l.take(',') && l.at == start {
+		l.at++
+	}
+}
+
+func (l *locator) restOfLine(start int) {
+	l.until("\n")
+	if l.at == start && l.at < len(l.text) {
+		l.at++
+	}
+}
+
+// quoted passes over a string of one line or of several.
+func (l *locator) quoted() {
+	quote := l.text[l.at : l.at+1]
+	end := quote
+	if long := strings.Repeat(quote, 3); strings.HasPrefix(l.text[l.at:], long) {
+		end = long
+	}
+	l.at += len(end)
+	for l.at < len(l.text) {
 		switch {
-		case last == `"` || last == "'": // inside """ or '''
-			if strings.HasPrefix(at, strings.Repeat(last, 3)) {
-				open = open[:len(open)-1]
-				i += 3
-			} else if last == `"` && at[0] == '\\' {
-				i += 2
-			} else {
-				i++
+		case quote == `"` && l.text[l.at] == '\\':
+			l.at = min(l.at+2, len(l.text))
+		case strings.HasPrefix(l.text[l.at:], end):
+			l.at += len(end)
+			for len(end) == 3 && l.take(quote[0]) { // """a"""" ends with a quote of its own
 			}
-		case at[0] == '#':
-			return open
-		case strings.HasPrefix(at, `"""`), strings.HasPrefix(at, "'''"):
-			open += at[:1]
-			i += 3
-		case at[0] == '"' || at[0] == '\'':
-			i += 1 + closing(at[1:], at[0])
-		case at[0] == '[' || at[0] == '{':
-			open += at[:1]
-			i++
-		case (at[0] == ']' || at[0] == '}') && open != "":
-			open = open[:len(open)-1]
-			i++
+			return
+		case len(end) == 1 && l.text[l.at] == '\n':
+			return
 		default:
-			i++
+			l.at++
 		}
 	}
-	return open
 }
 
-// closing returns how many bytes a string of one line takes, its quote included.
-func closing(s string, quote byte) int {
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && quote == '"' {
-			i++
-		} else if s[i] == quote {
-			return i + 1
-		}
-	}
-	return len(s)
-}
-
-// knownKeys lists the keys that the table at this path may have.
-func knownKeys(t reflect.Type, path []string) (keys []string) {
-	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
-		t = t.Elem()
-	}
-	if len(path) > 0 && t.Kind() == reflect.Map {
-		return knownKeys(t.Elem(), path[1:])
-	}
-	if t.Kind() != reflect.Struct {
-		return nil
-	}
-	for _, f := range reflect.VisibleFields(t) {
-		name := f.Tag.Get("toml")
+// blank passes over these characters, and over comments where lines may end.
+func (l *locator) blank(these string) {
+	for l.at < len(l.text) {
+		c := l.text[l.at]
 		switch {
-		case len(path) == 0 && name != "-":
-			keys = append(keys, name)
-		case len(path) > 0 && name == path[0]:
-			return knownKeys(f.Type, path[1:])
+		case strings.IndexByte(these, c) >= 0:
+			l.at++
+		case c == '#' && strings.Contains(these, "\n"):
+			l.until("\n")
+		default:
+			return
 		}
 	}
-	return keys
 }
 
-// nearest returns the name that was most likely meant, or nothing.
-func nearest(word string, names []string) (best string) {
-	least := len(word)/2 + 1
-	for _, name := range names {
-		if d := distance(strings.ToLower(word), name); d < least {
-			best, least = name, d
-		}
+func (l *locator) until(these string) {
+	if i := strings.IndexAny(l.text[l.at:], these); i >= 0 {
+		l.at += i
+		return
 	}
-	return best
+	l.at = len(l.text)
 }
 
-// distance counts the letters to insert, delete, replace or swap.
-func distance(a, b string) int {
-	rows := make([][]int, len(a)+1)
-	for i := range rows {
-		rows[i] = make([]int, len(b)+1)
-		rows[i][0] = i
+func (l *locator) take(c byte) bool {
+	if l.at < len(l.text) && l.text[l.at] == c {
+		l.at++
+		return true
 	}
-	for j := range rows[0] {
-		rows[0][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
-			}
-		}
-	}
-	return rows[len(a)][len(b)]
-}
-
-var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}`)
-
-// expand replaces ${VAR} and ${VAR:-default}, and reads file:PATH.
-func expand(value string, env lookup) (string, error) {
-	var missing error
-	value = variable.ReplaceAllStringFunc(value, func(ref string) string {
-		m := variable.FindStringSubmatch(ref)
-		if v, ok := env(m[1]); ok && v != "" {
-			return v
-		}
-		if m[2] == "" {
-			missing = fmt.Errorf("the environment variable %s is not set: set it, or give a default: ${%s:-…}", m[1], m[1])
-		}
-		return m[3]
-	})
-	if missing != nil {
-		return "", missing
-	}
-	if path, ok := strings.CutPrefix(value, "file:"); ok {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return "", err
-		}
-		return strings.TrimSpace(string(text)), nil
-	}
-	return value, nil
+	return false
 }

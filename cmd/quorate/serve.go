@@ -26,7 +26,7 @@ Start as many as you like with the same config. SIGTERM lets runs finish for
 drain_timeout, then cancels them.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := loadConfig(path, os.LookupEnv)
+			c, err := loadConfig(path, thisWorld())
 			if err != nil {
 				return err
 			}
