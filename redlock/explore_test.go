@@ -69,7 +69,7 @@ type scene struct {
 	fault     event         // the one kind of fault that there may be; begin for none
 	quorum    int           // 0: the right one
 	guard     time.Duration // < 0: none
-	overtaken int           // by how many questions more than one a late one may be
+	overtaken int           // after how many rounds of the janitor's a late question arrives
 }
 
 // An explored world is one run.
@@ -177,7 +177,7 @@ func (w *explored) do(s step) {
 	case cutAnswer, cutQuestion:
 		at.cut()
 	case cutLate:
-		at.stray, at.patient = at.sent, 1+w.scene.overtaken
+		at.stray, at.patient = at.sent, 1+2*w.scene.overtaken
 		at.cut()
 	}
 	synctest.Wait() // for whoever got what it waited for
@@ -260,7 +260,7 @@ func (w *explored) between(client, master int, at *stepped) (next []step) {
 	if len(at.answers) > 0 {
 		next = append(next, step{answer, client, master})
 	}
-	if len(at.stray) > 0 {
+	if len(at.stray) > 0 && w.scene.overtaken == 0 {
 		next = append(next, step{late, client, master})
 	}
 	var can bool
@@ -305,13 +305,15 @@ func (w *explored) rests(m int) bool {
 // settle gives the janitors some time, much less than a key lives, and looks
 // whether a key of ours is left.
 func (w *explored) settle() {
-	for range 5 {
+	for round := range 5 {
 		w.handOn()
 		time.Sleep(exploredTimeout / 2)
 		synctest.Wait()
 		for _, c := range w.clients {
 			for _, at := range c.ways {
-				at.straggle()
+				if round >= w.scene.overtaken {
+					at.straggle()
+				}
 				for ; len(at.sent)+len(at.answers) > 0; at.answer() {
 					if len(at.answers) == 0 {
 						at.arrive()

@@ -7,7 +7,8 @@ import (
 
 // A janitor removes keys of ours from masters that did not confirm that they are
 // gone, until they do or the key's TTL has passed. It has no goroutine of its own:
-// each chore is a question to a master, or a timer that will ask it again.
+// each chore is a question to a master, and each master that could not answer has one
+// timer until it is asked again.
 type janitor struct {
 	timeout time.Duration
 	pause   time.Duration
@@ -15,6 +16,7 @@ type janitor struct {
 	mu     sync.Mutex
 	closed bool
 	chores map[*chore]struct{}
+	later  map[Master][]*chore // those that wait for a while
 }
 
 // A chore is one key on one master.
@@ -22,55 +24,79 @@ type chore struct {
 	janitor    *janitor
 	master     Master
 	key, token string
-	until      time.Time
-	times      int // how many confirmations it still takes
-	again      *time.Timer
+	free       bool      // the SET was answered: it does not matter what goes first
+	until      time.Time // when the key is gone by itself
+	times      int       // how many confirmations it still takes
 }
+
+// A lost SET is one that nobody answered: it may still be on its way on a connection
+// that was given up, to a server that hangs. One release can overtake it; not two,
+// with a pause between them. And it can arrive after any time, with its whole TTL, so
+// that there is no instant at which the key is gone by itself.
+const lost = 2
 
 func newJanitor(timeout time.Duration) *janitor {
-	return &janitor{timeout: timeout, pause: timeout / 2, chores: map[*chore]struct{}{}}
+	return &janitor{timeout: timeout, pause: timeout / 2, chores: map[*chore]struct{}{}, later: map[Master][]*chore{}}
 }
 
-// release asks the master to delete the key if it holds our token, and repeats
-// that until it was confirmed the given number of times.
-func (j *janitor) release(m Master, key, token string, until time.Time, times int) {
-	c := &chore{janitor: j, master: m, key: key, token: token, until: until, times: times}
+// release has the chore's key deleted if it holds our token.
+func (j *janitor) release(c *chore) {
 	j.mu.Lock()
 	if j.closed {
 		j.mu.Unlock()
 		return
 	}
+	c.janitor = j
 	j.chores[c] = struct{}{}
 	j.mu.Unlock()
-	j.do(c)
+	c.do()
 }
 
-func (j *janitor) do(c *chore) {
-	c.master.Ask(Question{Op: Release, Key: c.key, Token: c.token, Deadline: time.Now().Add(j.timeout)}, c, 0)
+func (c *chore) do() {
+	q := Question{Op: Release, Key: c.key, Token: c.token, Free: c.free, Deadline: time.Now().Add(c.janitor.timeout)}
+	c.master.Ask(q, c, 0)
 }
 
-// Hear notes whether the key is gone, and asks again later if that is not sure.
+// Hear notes whether the key is gone, and puts the chore off if that is not sure.
 func (c *chore) Hear(_ int, a Answer) {
-	if a.Err == nil {
-		c.times--
-	}
 	j := c.janitor
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if c.times <= 0 || j.closed || !time.Now().Before(c.until) {
+	if a.Err == nil {
+		c.times--
+	}
+	if over := !c.until.IsZero() && !time.Now().Before(c.until); c.times <= 0 || over || j.closed {
 		delete(j.chores, c)
 		return
 	}
-	c.again = time.AfterFunc(j.pause, func() { j.do(c) })
+	waiting := j.later[c.master]
+	j.later[c.master] = append(waiting, c)
+	if len(waiting) == 0 {
+		time.AfterFunc(j.pause, func() { j.again(c.master) })
+	}
+}
+
+// again does what is owed on one master.
+func (j *janitor) again(m Master) {
+	j.mu.Lock()
+	chores := j.later[m]
+	delete(j.later, m)
+	j.mu.Unlock()
+	for _, c := range chores {
+		c.do()
+	}
+}
+
+// debts is how many keys may be there that nobody wants.
+func (j *janitor) debts() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.chores)
 }
 
 func (j *janitor) close() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.closed = true
-	for c := range j.chores {
-		if c.again != nil {
-			c.again.Stop()
-		}
-	}
+	clear(j.later)
 }

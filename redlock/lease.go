@@ -74,16 +74,15 @@ func (l *Lease) Extend(ctx context.Context) error {
 		return fmt.Errorf("extend %q: %w", l.key, ErrLost)
 	}
 	start := l.locker.now()
+	l.mu.Lock()
+	l.expires = start.at.Add(l.ttl) // of some keys, whatever comes of it
+	l.mu.Unlock()
 	vote := l.locker.ask(Question{Op: Extend, Key: l.key, Token: l.token, TTL: l.ttl, Deadline: start.at.Add(l.locker.opts.MasterTimeout)}, start.at.Add(l.ttl))
 	if err := vote.wait(ctx); err != nil {
 		return fmt.Errorf("extend %q: %w", l.key, err)
 	}
 	if !vote.won() {
-		err := vote.refusal()
-		if errors.Is(err, ErrTaken) {
-			err = fmt.Errorf("%w: a majority of masters no longer has its key", ErrLost)
-		}
-		return fmt.Errorf("extend %q: %w", l.key, err)
+		return fmt.Errorf("extend %q: %w", l.key, vote.gone())
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,7 +92,6 @@ func (l *Lease) Extend(ctx context.Context) error {
 	}
 	l.lowest = min(l.lowest, left)
 	l.until = start.add(l.ttl - l.locker.drift(l.ttl))
-	l.expires = start.at.Add(l.ttl)
 	l.extensions++
 	vote.heal(l.vote)
 	return nil
@@ -174,26 +172,19 @@ func (l *Lease) extendInTime(ctx context.Context, margin time.Duration) error {
 // the lease had ended before, and a [NoQuorumError] if too few masters answered.
 func (l *Lease) Release() error {
 	l.mu.Lock()
-	expires := l.expires
+	expires, late := l.expires, l.locker.left(l.until) <= 0
 	l.until = moment{}
 	l.mu.Unlock()
 
 	q := Question{Op: Release, Key: l.key, Token: l.token, Deadline: time.Now().Add(l.locker.opts.MasterTimeout)}
-	taken := l.vote.disown(expires)
-	vote := l.locker.askHolders(q, expires, taken)
-	for i, s := range taken {
-		if s.answered && s.Err != nil && s.Sent {
-			l.vote.release(i, 1, expires) // its SET may come after the release just asked
-		}
-	}
+	vote := l.locker.askHolders(q, expires, l.vote.disown(expires))
 	_ = vote.wait(context.Background())
 	l.locker.waiters.freed(l.key)
-	if vote.won() {
+	switch {
+	case late:
+		return fmt.Errorf("release %q: %w", l.key, ErrLost)
+	case vote.won():
 		return nil
 	}
-	err := vote.refusal()
-	if errors.Is(err, ErrTaken) {
-		err = ErrLost
-	}
-	return fmt.Errorf("release %q: %w", l.key, err)
+	return fmt.Errorf("release %q: %w", l.key, vote.gone())
 }

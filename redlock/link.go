@@ -21,6 +21,7 @@ type link struct {
 	out    []byte
 	flying []asked // written and not answered, in order
 	next   int     // the first of flying that is not answered
+	listed int     // answers that a list still has
 	since  time.Time
 	limit  time.Time // the deadline that conn has
 }
@@ -29,8 +30,16 @@ type link struct {
 // while nothing else is under way, by whoever asks, or by the goroutine. A failed
 // write shows when the answer is read.
 func (l *link) send() {
-	for _, a := range l.flying {
-		l.out = appendQuestion(l.out, a.Question)
+	for i := 0; i < len(l.flying); {
+		n := l.releasesFrom(i)
+		if n == 0 {
+			l.out = appendQuestion(l.out, l.flying[i].Question)
+			n = 1
+		} else {
+			l.flying[i].joined = n
+			l.out = appendReleases(l.out, l.flying[i:i+n])
+		}
+		i += n
 	}
 	l.since = time.Now()
 	if l.limit.Sub(l.since) < patience*9/10 {
@@ -39,6 +48,17 @@ func (l *link) send() {
 	}
 	_, _ = l.conn.Write(l.out)
 	l.out = l.out[:0]
+}
+
+// maxJoined is how many releases travel as one: a script must not hold a server up.
+const maxJoined = 100
+
+// releasesFrom counts the releases that are next to each other from here on.
+func (l *link) releasesFrom(i int) (n int) {
+	for n < maxJoined && i+n < len(l.flying) && l.flying[i+n].Op == Release {
+		n++
+	}
+	return n
 }
 
 // overdue reports whether the oldest question that was written has no answer in

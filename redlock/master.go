@@ -17,7 +17,7 @@ type Master interface {
 	// Ask asks and returns at once. The hearer hears the answer exactly once, with
 	// its seat, on any goroutine, and perhaps long after the deadline: whoever waits
 	// minds the time by itself. Questions are put to the server in the order in which
-	// they were asked: a release never overtakes the SET before it.
+	// they were asked, but for a free release: no other overtakes the SET before it.
 	Ask(q Question, hearer Hearer, seat int)
 
 	// Status says how the master is, as it last answered.
@@ -39,6 +39,7 @@ const (
 	Extend            // prolong the key if it holds our token
 	Release           // delete the key if it holds our token
 	Ping              // say whether you may vote
+	load              // learn the script that is the key; nobody hears the answer
 )
 
 // A Question is one thing that is asked of every master.
@@ -48,6 +49,7 @@ type Question struct {
 	Token    string
 	TTL      time.Duration
 	Deadline time.Time // an answer after that is of no use
+	Free     bool      // of a Release: its SET was answered, so that it may go before others
 }
 
 // An Answer is what one master said.
@@ -58,8 +60,12 @@ type Answer struct {
 	Sent   bool   // with Err: the question may have reached the server all the same
 }
 
-// errTimeout is the cause given for a master that has not answered in time.
-var errTimeout = errors.New("no answer in time")
+// The causes given for a master that has not answered in time, and for one that has
+// forgotten a lease.
+var (
+	errTimeout = errors.New("no answer in time")
+	errGone    = errors.New("no longer has the key")
+)
 
 // The token is the note, a bar, and 128 random bits: the random part proves a key
 // ours, the note tells others whose it is.

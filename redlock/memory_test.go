@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -135,16 +136,26 @@ func (m *stepped) Ask(q Question, hearer Hearer, seat int) {
 	}
 	m.baton.Lock()
 	defer m.baton.Unlock()
-	m.waiting = append(m.waiting, asked{q, hearer, seat})
-	if len(m.sent)+len(m.answers) == 0 {
-		m.send()
+	if a := (asked{Question: q, hearer: hearer, seat: seat}); len(m.sent)+len(m.answers) == 0 {
+		m.sent = append(m.sent, a)
+	} else {
+		m.waiting = append(m.waiting, a)
 	}
 }
 
-// send sends what waits, less what has waited too long.
+// send sends what waits, free releases first, less what has waited too long.
 func (m *stepped) send() {
 	waiting := m.waiting
 	m.waiting = nil
+	slices.SortStableFunc(waiting, func(a, b asked) int {
+		switch {
+		case a.Free == b.Free:
+			return 0
+		case a.Free:
+			return -1
+		}
+		return 1
+	})
 	for _, a := range waiting {
 		if a.Op != Release && time.Now().After(a.Deadline) {
 			m.answers = append(m.answers, given{a, Answer{Err: errTimeout}})
@@ -170,7 +181,9 @@ func (m *stepped) arrive() {
 // answer lets the client have the oldest answer. It believes no yes of a server in
 // quarantine.
 func (m *stepped) answer() {
+	m.baton.Lock()
 	g := m.answers[0]
+	m.baton.Unlock()
 	if g.Op == Take && g.OK {
 		if err := m.health.quarantine(); err != nil {
 			g.Answer = Answer{Err: err, Sent: true}

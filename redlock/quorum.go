@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -23,6 +24,7 @@ type ballot struct {
 	settled   bool      // decided is closed
 	until     time.Time // when the key is gone by itself
 	abandoned bool
+	chased    bool    // and a release was asked behind every SET that had no answer
 	heals     *ballot // of an extension that was won: the vote that took the lock
 	seats     []seat
 	yes, no   int
@@ -54,61 +56,81 @@ func (b *ballot) Hear(i int, a Answer) {
 		b.settled = true
 		close(b.decided)
 	}
-	times, until, heals := b.toRelease(a), b.until, b.heals
+	times, until, heals := b.times(a), b.until, b.heals
 	b.mu.Unlock()
-	b.release(i, times, until)
+	if times > 0 {
+		b.chore(i, times, until, b.taken == nil || b.taken[i].answered)
+	}
 	if heals != nil && a.Err == nil && !a.OK {
 		heals.takeAgain(i)
 	}
 }
 
-// toRelease says how often the master that gave this answer must confirm that the
-// key is gone.
-func (b *ballot) toRelease(a Answer) (times int) {
+// times is how often the master that gave this answer must confirm that the key is
+// gone.
+func (b *ballot) times(a Answer) int {
 	switch {
-	case b.question.Op == Take && b.abandoned && a.Err == nil && a.OK:
-		return 1
-	case b.question.Op == Take && b.abandoned && a.Err != nil && a.Sent:
-		// Its SET may still be on its way on a connection that was given up, and be
-		// overtaken by one release; not by two.
-		return 2
 	case b.question.Op == Release && a.Err != nil:
 		return 1
+	case b.question.Op != Take || !b.abandoned:
+		return 0
+	case a.Err == nil && a.OK && !b.chased:
+		return 1
+	case a.Err != nil && a.Sent:
+		return lost
 	}
 	return 0
 }
 
-func (b *ballot) release(i, times int, until time.Time) {
-	if times > 0 {
-		b.locker.janitor.release(b.locker.masters[i], b.question.Key, b.question.Token, until, times)
+// chore has the janitor see to it that a master has no key of this vote. Behind a SET
+// that has no answer yet it is not free.
+func (b *ballot) chore(i, times int, until time.Time, free bool) {
+	if times == lost {
+		until = time.Time{}
 	}
+	b.locker.janitor.release(&chore{
+		master: b.locker.masters[i], key: b.question.Key, token: b.question.Token,
+		free: free, until: until, times: times,
+	})
 }
 
-// abandon undoes an attempt on every master that may hold its key, now or when its
-// answer comes.
-func (b *ballot) abandon() {
+// abandon undoes an attempt on every master that may hold its key. It chases the SETs
+// that have no answer yet where these could be in somebody's way: a release goes on
+// their heels. Else it is cheaper to hear first whether there is anything to release.
+func (b *ballot) abandon(chase bool) {
 	b.mu.Lock()
 	b.abandoned = true
 	seats, until := slices.Clone(b.seats), b.until
 	times := make([]int, len(seats))
 	for i, s := range seats {
 		if s.answered {
-			times[i] = b.toRelease(s.Answer)
+			times[i] = b.times(s.Answer)
+		} else if chase {
+			times[i] = 1
 		}
 	}
+	b.chased = chase
 	b.mu.Unlock()
 	for i, n := range times {
-		b.release(i, n, until)
+		if n > 0 {
+			b.chore(i, n, until, seats[i].answered)
+		}
 	}
 }
 
-// disown has the answers that come late cleaned up, after a release that was asked
-// of every master that may hold the key. It returns the answers so far.
+// disown has the answers that come late cleaned up, when a release is about to be
+// asked of every master that may hold the key. It returns the answers so far.
 func (b *ballot) disown(until time.Time) []seat {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.abandoned, b.until = true, until
-	return slices.Clone(b.seats)
+	b.abandoned, b.chased, b.until = true, true, until
+	seats := slices.Clone(b.seats)
+	b.mu.Unlock()
+	for i, s := range seats {
+		if s.answered && s.Err != nil && s.Sent {
+			b.chore(i, lost, until, true)
+		}
+	}
+	return seats
 }
 
 // heal has the masters that lost our key take it again, now that a quorum is known
@@ -158,8 +180,12 @@ func (b *ballot) open() bool {
 // wait returns nil when the vote is decided or its deadline has passed, and the
 // context's error if that ends first.
 func (b *ballot) wait(ctx context.Context) error {
-	late := time.NewTimer(time.Until(b.question.Deadline))
-	defer late.Stop()
+	late := b.locker.timers.Get().(*time.Timer)
+	late.Reset(time.Until(b.question.Deadline))
+	defer func() {
+		late.Stop()
+		b.locker.timers.Put(late)
+	}()
 	select {
 	case <-b.decided:
 		return nil
@@ -178,33 +204,63 @@ func (b *ballot) votes() int {
 	return b.yes
 }
 
+// gone says why an extension was not won: the lease is lost if too many masters have
+// said that they have the key no longer. Those that did not answer may still have it.
+func (b *ballot) gone() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var causes []*MasterError
+	no := 0
+	for i, s := range b.seats {
+		switch name := b.locker.masters[i].Name(); {
+		case s.Err != nil:
+			causes = append(causes, &MasterError{name, s.Err})
+		case s.answered && !s.OK:
+			causes = append(causes, &MasterError{name, errGone})
+			no++
+		case !s.answered:
+			causes = append(causes, &MasterError{name, errTimeout})
+		}
+	}
+	if no > len(b.seats)-b.locker.quorum {
+		return fmt.Errorf("%w: %d of %d masters no longer have its key", ErrLost, no, len(b.seats))
+	}
+	return &NoQuorumError{Key: b.question.Key, Need: b.locker.quorum, Of: len(b.seats), Causes: causes}
+}
+
 // refusal says why the vote was not won: there is no quorum if those who did not
 // answer prevented it by themselves, otherwise the key is somebody else's.
 func (b *ballot) refusal() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n, quorum := len(b.seats), b.locker.quorum
-	lost := &NoQuorumError{Key: b.question.Key, Need: quorum, Of: n}
-	holders, at := map[string]int{}, -1
+	var causes []*MasterError
+	taken := &TakenError{Key: b.question.Key, at: -1}
 	for i, s := range b.seats {
 		switch name := b.locker.masters[i].Name(); {
 		case s.Err != nil:
-			lost.Causes = append(lost.Causes, &MasterError{name, s.Err})
+			causes = append(causes, &MasterError{name, s.Err})
 		case s.answered && !s.OK:
-			holders[s.Holder]++
-			at = i
+			taken.at = i
+			if b.keysOf(s.Holder) >= quorum {
+				taken.Note, taken.Held = noteOf(s.Holder), true
+			}
 		case !s.answered && !time.Now().Before(b.question.Deadline):
-			lost.Causes = append(lost.Causes, &MasterError{name, errTimeout})
+			causes = append(causes, &MasterError{name, errTimeout})
 		}
 	}
-	if n-len(lost.Causes) < quorum {
-		return lost
-	}
-	taken := &TakenError{Key: b.question.Key, at: at}
-	for holder, keys := range holders {
-		if keys >= quorum {
-			taken.Note, taken.Held = noteOf(holder), true
-		}
+	if n-len(causes) < quorum {
+		return &NoQuorumError{Key: b.question.Key, Need: quorum, Of: n, Causes: causes}
 	}
 	return taken
+}
+
+// keysOf counts the masters that named this holder.
+func (b *ballot) keysOf(holder string) (n int) {
+	for _, s := range b.seats {
+		if s.answered && s.Err == nil && !s.OK && s.Holder == holder {
+			n++
+		}
+	}
+	return n
 }

@@ -7,9 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -71,14 +68,20 @@ type redisMaster struct {
 	redial  time.Time
 }
 
-// asked is a question, and who wants to hear the answer.
+// asked is a question, and who wants to hear the answer, if anybody does.
 type asked struct {
 	Question
 	hearer Hearer
 	seat   int
+	again  bool // it was asked before, and the server had forgotten our scripts
+	joined int  // of the first of several releases that travel as one: how many
 }
 
-func (a asked) hear(answer Answer) { a.hearer.Hear(a.seat, answer) }
+func (a asked) hear(answer Answer) {
+	if a.hearer != nil {
+		a.hearer.Hear(a.seat, answer)
+	}
+}
 
 func newRedisMaster(rawURL string, opts Options, known *census, gone *waiters) (*redisMaster, error) {
 	ro, err := parseURL(rawURL)
@@ -127,7 +130,7 @@ var (
 
 // Ask writes the question, or leaves it for the goroutine to write.
 func (m *redisMaster) Ask(q Question, hearer Hearer, seat int) {
-	if err := m.accept(asked{q, hearer, seat}); err != nil {
+	if err := m.accept(asked{Question: q, hearer: hearer, seat: seat}); err != nil {
 		hearer.Hear(seat, Answer{Err: err})
 	}
 }
@@ -168,168 +171,6 @@ func (m *redisMaster) enqueue(a asked) error {
 		}
 	}
 	return nil
-}
-
-// serve keeps a connection for as long as somebody asks, and reads its answers.
-func (m *redisMaster) serve() {
-	for {
-		select {
-		case <-m.ctx.Done():
-			m.refuse(errClosed, true)
-			return
-		case <-m.wanted:
-		}
-		l, err := m.connect()
-		if err != nil {
-			m.health.answered(0, err)
-			m.refuse(err, false)
-			continue
-		}
-		unhook := context.AfterFunc(m.ctx, func() { _ = l.conn.Close() })
-		m.adopt(l)
-		err = m.listen(l)
-		unhook()
-		_ = l.conn.Close()
-		m.drop(l, explain(err))
-	}
-}
-
-// adopt makes the link the one that callers use, and writes what waits.
-func (m *redisMaster) adopt(l *link) {
-	m.mu.Lock()
-	m.link = l
-	m.mu.Unlock()
-	m.moveOn(l)
-}
-
-// moveOn writes what waits once everything is answered.
-func (m *redisMaster) moveOn(l *link) {
-	m.mu.Lock()
-	if l.next < len(l.flying) {
-		m.mu.Unlock()
-		return
-	}
-	late := m.takeWaiting(l)
-	busy := len(l.flying) > 0
-	m.mu.Unlock()
-	for _, a := range late {
-		a.hear(Answer{Err: errTimeout})
-	}
-	if busy { // and nobody else touches the link; otherwise the next caller does
-		l.send()
-	}
-}
-
-// takeWaiting makes what was asked meanwhile what flies, and returns what has waited
-// too long to be asked at all; releases are never in vain.
-func (m *redisMaster) takeWaiting(l *link) (late []asked) {
-	clear(l.flying)
-	l.flying, m.waiting, l.next = m.waiting, l.flying[:0], 0
-	now := time.Now()
-	l.flying = slices.DeleteFunc(l.flying, func(a asked) bool {
-		if a.Op == Release || now.Before(a.Deadline) {
-			return false
-		}
-		late = append(late, a)
-		return true
-	})
-	return late
-}
-
-// listen reads answers until the link breaks.
-func (m *redisMaster) listen(l *link) error {
-	for {
-		r, err := l.wire.read()
-		if err != nil && m.onlyIdle(l, err) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		a, took, ok := m.answered(l)
-		if !ok {
-			return errors.New("it answered what was not asked")
-		}
-		if took > 0 {
-			m.health.answered(took, nil)
-		}
-		if r.kind == '-' && strings.HasPrefix(string(r.text), "NOSCRIPT") {
-			err := errors.New("it forgot our scripts") // a new connection loads them
-			a.hear(Answer{Err: err, Sent: true})
-			return err
-		}
-		answer := read(a.Question, r)
-		if a.Op == Take && answer.OK {
-			if err := m.health.quarantine(); err != nil {
-				answer = Answer{Err: err, Sent: true} // connection and server are new
-			}
-		}
-		a.hear(answer)
-		m.moveOn(l)
-	}
-}
-
-// onlyIdle reports whether reading ended because nothing had been asked for a while.
-func (m *redisMaster) onlyIdle(l *link, err error) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var netErr net.Error
-	if !errors.As(err, &netErr) || !netErr.Timeout() || l.next < len(l.flying) {
-		return false
-	}
-	l.limit = time.Time{}
-	return l.conn.SetDeadline(l.limit) == nil
-}
-
-// answered returns whose answer the next reply is, and for the last of a batch how
-// long it took.
-func (m *redisMaster) answered(l *link) (a asked, took time.Duration, ok bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if l.next == len(l.flying) {
-		return a, 0, false
-	}
-	a = l.flying[l.next]
-	l.flying[l.next] = asked{}
-	l.next++
-	if l.next == len(l.flying) {
-		took = time.Since(l.since)
-	}
-	return a, took, true
-}
-
-// drop gives the link up. What was written may have been done; what waits was not.
-func (m *redisMaster) drop(l *link, why error) {
-	m.mu.Lock()
-	m.link = nil
-	flying := l.flying[l.next:]
-	again := len(m.waiting) > 0
-	m.mu.Unlock()
-	if m.ctx.Err() == nil {
-		m.health.answered(0, why)
-	}
-	for _, a := range flying {
-		a.hear(Answer{Err: why, Sent: true})
-	}
-	if again {
-		select {
-		case m.wanted <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// refuse answers everything that waits with an error.
-func (m *redisMaster) refuse(why error, forGood bool) {
-	m.mu.Lock()
-	waiting := m.waiting
-	m.waiting = nil
-	m.closed = m.closed || forGood
-	m.down, m.redial = why, time.Now().Add(redialAfter)
-	m.mu.Unlock()
-	for _, a := range waiting {
-		a.hear(Answer{Err: why})
-	}
 }
 
 func (m *redisMaster) Close() {

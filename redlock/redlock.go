@@ -126,6 +126,7 @@ type Locker struct {
 	janitor *janitor
 	waiters *waiters
 	boot    func() time.Duration // a clock that runs on during sleep
+	timers  sync.Pool            // one is needed for each question
 
 	stop  context.CancelFunc
 	ended sync.WaitGroup
@@ -174,6 +175,7 @@ func over(opts Options, masters ...Master) (*Locker, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	l := &Locker{masters: masters, quorum: n/2 + 1, opts: opts, janitor: newJanitor(opts.MasterTimeout), waiters: &waiters{byKey: map[string][]chan struct{}{}}, boot: sinceBoot, stop: stop}
+	l.timers.New = func() any { return time.NewTimer(time.Hour) }
 	l.ended.Go(func() { l.watch(ctx) })
 	return l, nil
 }
@@ -198,19 +200,21 @@ func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, not
 	vote := l.ask(Question{Op: Take, Key: key, Token: newToken(note), TTL: ttl, Deadline: start.at.Add(l.opts.MasterTimeout)}, gone)
 	err := vote.wait(ctx)
 
-	until := start.add(ttl - l.drift(ttl))
-	validity := l.left(until)
 	switch {
-	case err == nil && vote.won() && validity >= l.minValidity(ttl):
-		return newLease(vote, until, gone, validity), nil
-	case err == nil && vote.won():
-		err = &ValidityError{Key: key, Left: validity, Want: l.minValidity(ttl)}
-	case err == nil:
+	case err != nil:
+		err = fmt.Errorf("acquire %q: %w", key, err)
+	case !vote.won():
 		err = vote.refusal()
 	default:
-		err = fmt.Errorf("acquire %q: %w", key, err)
+		until := start.add(ttl - l.drift(ttl))
+		validity := l.left(until)
+		if validity >= l.minValidity(ttl) {
+			return newLease(vote, until, gone, validity), nil
+		}
+		err = &ValidityError{Key: key, Left: validity, Want: l.minValidity(ttl)}
 	}
-	vote.abandon()
+	var taken *TakenError
+	vote.abandon(!errors.As(err, &taken) || !taken.Held)
 	return nil, err
 }
 
@@ -241,11 +245,13 @@ func (l *Locker) askHolders(q Question, until time.Time, taken []seat) *ballot {
 	vote := newBallot(l, q, until)
 	vote.taken = taken
 	for i, m := range l.masters {
-		if s := taken[i]; s.answered && !s.OK && !s.Sent {
+		s := taken[i]
+		if s.answered && !s.OK && !s.Sent {
 			vote.Hear(i, Answer{OK: true})
-		} else {
-			m.Ask(q, vote, i)
+			continue
 		}
+		q.Free = s.answered
+		m.Ask(q, vote, i)
 	}
 	return vote
 }

@@ -1,4 +1,10 @@
-if redis.call('GET', KEYS[1]) == ARGV[1] then
-  return redis.call('DEL', KEYS[1])
+local answers = {}
+for i = 1, #KEYS do
+  local holder = redis.pcall('GET', KEYS[i])
+  if holder == ARGV[i] then
+    answers[i] = redis.pcall('DEL', KEYS[i])
+  else
+    answers[i] = type(holder) == 'table' and holder or 0
+  end
 end
-return 0
+return answers

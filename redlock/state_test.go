@@ -34,7 +34,7 @@ func (w *explored) seen(first, second int) []byte {
 	all := []byte{bits(w.fault)}
 	for _, i := range []int{first, second} {
 		c := w.clients[i]
-		all = append(all, bits(c.begun, c.done(), c.lease != nil && !c.freed, c.lease != nil && c.lease.Validity() > 0))
+		all = append(all, bits(c.begun, c.done(), c.lease != nil && !c.freed, c.lease != nil && c.lease.Validity() > 0, c.chased()))
 	}
 	for _, column := range columns {
 		all = append(append(all, 0xff), column...)
@@ -93,7 +93,8 @@ func nameOf(a asked) byte {
 }
 
 func (c *chore) name() byte {
-	return 16*byte(c.times) + bits(true, time.Now().Before(c.until), c.again != nil)
+	later := slices.Contains(c.janitor.later[c.master], c)
+	return 16*byte(c.times) + bits(true, c.until.IsZero(), time.Now().Before(c.until), later)
 }
 
 // taking reports whether the question for the key is under way.
@@ -110,6 +111,17 @@ func (c *visitor) token() string {
 		return "nobody's"
 	}
 	return c.vote().question.Token
+}
+
+// chased reports whether the client has releases asked behind its SETs.
+func (c *visitor) chased() bool {
+	b := c.vote()
+	if b == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.chased
 }
 
 // done reports whether the client has nothing more to say.

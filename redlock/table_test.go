@@ -34,7 +34,7 @@ func (m *scripted) Close()         {}
 
 func (m *scripted) Ask(q Question, hearer Hearer, seat int) {
 	if q.Op == Take {
-		m.asked = asked{q, hearer, seat}
+		m.asked = asked{Question: q, hearer: hearer, seat: seat}
 		return
 	}
 	if q.Op == Release {
@@ -157,7 +157,7 @@ func (j *judge) run(tb table) {
 			j.t.Fatalf("%s: release: %v", tb, err)
 		}
 	}
-	j.checkCleaned(tb)
+	j.checkCleaned(tb, decided)
 }
 
 // check compares what Acquire returned with what the deciding answers say.
@@ -213,10 +213,11 @@ func (j *judge) checkCauses(tb table, decided int, none *NoQuorumError) {
 }
 
 // checkCleaned wants every master that may have our key to have been told that it
-// is not wanted any more, and nobody else.
-func (j *judge) checkCleaned(tb table) {
-	for i, m := range j.masters {
-		if mayHave := tb.words[i] != taken; mayHave != (m.released > 0) {
+// is not wanted any more, and nobody else who had said so before it was decided.
+func (j *judge) checkCleaned(tb table, decided int) {
+	for k, i := range tb.order {
+		m := j.masters[i]
+		if mayHave := tb.words[i] != taken; mayHave != (m.released > 0) && (mayHave || k < decided) {
 			j.t.Fatalf("%s: master %d was asked %d times to release the key", tb, i+1, m.released)
 		}
 	}

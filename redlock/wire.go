@@ -39,8 +39,12 @@ func appendWord(b []byte, w string) []byte {
 // appendTTL appends a TTL in milliseconds, rounded up: the key must not be gone
 // before the lease that counts on it, and PEXPIRE 0 would delete it.
 func appendTTL(b []byte, ttl time.Duration) []byte {
+	return appendNumber(b, int64((ttl+time.Millisecond-1)/time.Millisecond))
+}
+
+func appendNumber(b []byte, n int64) []byte {
 	var digits [20]byte
-	text := strconv.AppendInt(digits[:0], int64((ttl+time.Millisecond-1)/time.Millisecond), 10)
+	text := strconv.AppendInt(digits[:0], n, 10)
 	b = appendHead(b, '$', len(text))
 	b = append(b, text...)
 	return append(b, '\r', '\n')
@@ -60,11 +64,26 @@ func appendQuestion(b []byte, q Question) []byte {
 		b = appendWord(appendWord(appendWord(b, "EVALSHA"), extendSHA), "1")
 		b = appendWord(appendWord(b, q.Key), q.Token)
 		return appendTTL(b, q.TTL)
-	case Release:
-		return appendCommand(b, "EVALSHA", releaseSHA, "1", q.Key, q.Token)
+	case load:
+		return appendCommand(b, "SCRIPT", "LOAD", q.Key)
 	default:
 		return appendCommand(b, "PING")
 	}
+}
+
+// appendReleases appends one command that is all these releases: a call of a script
+// costs a server more than what our script does. It answers with a list.
+func appendReleases(b []byte, all []asked) []byte {
+	b = appendHead(b, '*', 3+2*len(all))
+	b = appendWord(appendWord(b, "EVALSHA"), releaseSHA)
+	b = appendNumber(b, int64(len(all)))
+	for _, a := range all {
+		b = appendWord(b, a.Key)
+	}
+	for _, a := range all {
+		b = appendWord(b, a.Token)
+	}
+	return b
 }
 
 // A reply is one answer of Redis. Text is valid until the next one is read.
@@ -80,8 +99,9 @@ const maxReply = 1 << 20
 
 // A wire reads replies.
 type wire struct {
-	in  *bufio.Reader
-	big []byte // for strings
+	in     *bufio.Reader
+	big    []byte // for strings
+	holder string // that was read last: many are told of the same one
 }
 
 func (w *wire) read() (r reply, err error) {
@@ -99,6 +119,9 @@ func (w *wire) read() (r reply, err error) {
 	case ':', '*', '>':
 		r.number, err = strconv.ParseInt(string(r.text), 10, 64)
 		r.null = r.kind == '*' && r.number < 0
+		if r.number > maxReply {
+			return r, fmt.Errorf("it announced a list of %d", r.number)
+		}
 		return r, err
 	case '_':
 		r.null = true
@@ -129,8 +152,8 @@ func (w *wire) readString(r reply) (reply, error) {
 	return r, nil
 }
 
-// read says what a reply means as the answer to a question.
-func read(q Question, r reply) Answer {
+// answer says what a reply means as the answer to a question.
+func (w *wire) answer(q Question, r reply) Answer {
 	switch {
 	case r.kind == '-' && q.Op == Take && strings.HasPrefix(string(r.text), "WRONGTYPE"):
 		return Answer{Holder: "a key that is not a string"}
@@ -139,8 +162,10 @@ func read(q Question, r reply) Answer {
 	case q.Op == Take && r.null:
 		return Answer{OK: true}
 	case q.Op == Take && r.kind == '$':
-		holder := string(r.text)
-		return Answer{OK: holder == q.Token, Holder: holder}
+		if string(r.text) != w.holder { // this comparison makes no string
+			w.holder = string(r.text)
+		}
+		return Answer{OK: w.holder == q.Token, Holder: w.holder}
 	case q.Op == Ping:
 		return Answer{OK: true}
 	case r.kind == ':':
