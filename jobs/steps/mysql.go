@@ -138,38 +138,52 @@ func (m *mysql) begin(ctx context.Context, e effect, patience time.Duration) (tr
 		return nil, err
 	}
 	t := &mysqlTx{effect: e, db: m, conn: conn, patience: patience}
-	var version, mode string
-	err = conn.QueryRowContext(ctx, "SELECT connection_id(), version(), @@sql_mode").Scan(&t.id, &version, &mode)
-	if err == nil && strings.Contains(mode, "NO_BACKSLASH_ESCAPES") {
-		err = errors.New("its sql_mode has NO_BACKSLASH_ESCAPES, under which statements read differently: set sql_mode in the target's url")
-	}
-	if err == nil {
-		seconds := func(d time.Duration) int { return max(1, int(math.Ceil(d.Seconds()))) }
-		settings := fmt.Sprintf("SET SESSION wait_timeout = %d", seconds(patience))
-		if limit := statementLimit(ctx); limit > 0 {
-			settings += fmt.Sprintf(", innodb_lock_wait_timeout = %d", min(seconds(limit), 1<<20))
-			if strings.Contains(version, "MariaDB") {
-				settings += fmt.Sprintf(", max_statement_time = %.3f", limit.Seconds())
-			}
-		}
-		_, err = conn.ExecContext(ctx, settings)
-	}
-	if err == nil {
-		// By this name a newer run finds us. A server that does not give it, as some
-		// clusters do not, has the newer run wait for our statement to time out.
-		_, err = conn.ExecContext(ctx, "DO get_lock(?, 0)", t.label(t.fence))
-		if my := (*driver.MySQLError)(nil); errors.As(err, &my) {
-			err = nil
-		}
-	}
-	if err == nil {
-		_, err = conn.ExecContext(ctx, "START TRANSACTION")
+	err = t.begin(ctx)
+	if isMySQL(err, mysqlNoTable) {
+		err = ErrUnprepared
 	}
 	if err != nil {
 		t.close()
 		return nil, err
 	}
 	return t, nil
+}
+
+func (t *mysqlTx) begin(ctx context.Context) error {
+	var version, mode string
+	var fences int
+	err := t.conn.QueryRowContext(ctx, `SELECT connection_id(), version(), @@sql_mode,
+		(SELECT count(*) FROM quorate_fence WHERE lock_name = ?)`, t.lock).Scan(&t.id, &version, &mode, &fences)
+	if err == nil && strings.Contains(mode, "NO_BACKSLASH_ESCAPES") {
+		err = errors.New("its sql_mode has NO_BACKSLASH_ESCAPES, under which statements read differently: set sql_mode in the target's url")
+	}
+	if err == nil && fences == 0 {
+		// By itself, and not in the transaction: whoever waits for a row that is then
+		// rolled back holds the gap where it was, and two such waiters a deadlock.
+		_, err = t.conn.ExecContext(ctx, "INSERT IGNORE INTO quorate_fence (lock_name, fence) VALUES (?, 0)", t.lock)
+	}
+	if err != nil {
+		return err
+	}
+	// By this name a newer run finds us. A server that does not give it, as some
+	// clusters do not, has the newer run wait for our statement to time out.
+	_, err = t.conn.ExecContext(ctx, "DO get_lock(?, 0)", t.label(t.fence))
+	if my := (*driver.MySQLError)(nil); err != nil && !errors.As(err, &my) {
+		return err
+	}
+	seconds := func(d time.Duration) int { return max(1, int(math.Ceil(d.Seconds()))) }
+	settings := fmt.Sprintf("SET SESSION wait_timeout = %d", seconds(t.patience))
+	if limit := statementLimit(ctx); limit > 0 {
+		settings += fmt.Sprintf(", innodb_lock_wait_timeout = %d", min(seconds(limit), 1<<20))
+		if strings.Contains(version, "MariaDB") {
+			settings += fmt.Sprintf(", max_statement_time = %.3f", limit.Seconds())
+		}
+	}
+	if _, err := t.conn.ExecContext(ctx, settings); err != nil {
+		return err
+	}
+	_, err = t.conn.ExecContext(ctx, "START TRANSACTION")
+	return err
 }
 
 // guarded runs something that the context's end stops on the server. It waits for
@@ -202,8 +216,7 @@ func (t *mysqlTx) guarded(ctx context.Context, do func(context.Context) error) e
 func (t *mysqlTx) guard(ctx context.Context) (earlier *marker, err error) {
 	err = t.guarded(ctx, func(ctx context.Context) error {
 		err := overtaking(ctx, t.patience, t.clear, func() error {
-			_, err := t.conn.ExecContext(ctx, `INSERT INTO quorate_fence (lock_name, fence) VALUES (?, ?)
-				ON DUPLICATE KEY UPDATE fence = greatest(fence, ?)`, t.lock, int64(t.fence), int64(t.fence))
+			_, err := t.conn.ExecContext(ctx, "UPDATE quorate_fence SET fence = greatest(fence, ?) WHERE lock_name = ?", int64(t.fence), t.lock)
 			return err
 		})
 		if err != nil {

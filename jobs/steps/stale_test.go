@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"quorate/jobs"
+	"quorate/jobs/steps"
 )
 
 // A place is where the owner of a lock is stopped: when it has sent a text for so
@@ -27,7 +28,7 @@ type mark struct {
 var places = []place{
 	{name: "before the first statement", marks: map[string][]mark{
 		"postgres": {{"BEGIN", 1}, {"INTO quorate_fence", 1}, {"INTO quorate_effect", 1}, {"INTO effects", 1}},
-		"mysql":    {{"START TRANSACTION", 1}, {"INTO quorate_fence", 1}, {"INTO quorate_effect", 1}, {"INTO effects", 1}},
+		"mysql":    {{"START TRANSACTION", 1}, {"UPDATE quorate_fence", 1}, {"INTO quorate_effect", 1}, {"INTO effects", 1}},
 	}},
 	{name: "between statement and COMMIT", marks: map[string][]mark{
 		"postgres": {{"UPDATE stock", 1}},
@@ -41,7 +42,10 @@ var places = []place{
 	},
 }
 
-const staleUnits = 1_000_000
+const (
+	lanes      = 12
+	staleUnits = 1_000_000
+)
 
 // A silent owner keeps another from its lock for as long as its lease was when it
 // began; one that has the server at work, for as long as the other's was, of which
@@ -62,7 +66,6 @@ type lane struct {
 }
 
 func TestStaleRunCannotWrite(t *testing.T) {
-	const lanes = 12
 	for _, kind := range []string{"postgres", "mysql"} {
 		for _, at := range places {
 			t.Run(kind+"/"+at.name, func(t *testing.T) {
@@ -115,7 +118,8 @@ func (l *lane) order(run int, due time.Time, lease time.Duration, between ...str
 	statements := append(jobs.Strings{"INSERT INTO effects VALUES (:job, :due, :run_id, :fence)"}, between...)
 	statements = append(statements, "UPDATE stock SET units = units - 1 WHERE sku = :job")
 	h := holdOf(int64(run), jobs.Fence(run), jobs.Step{Name: "sell", Target: "shop", SQL: statements})
-	h.Run.Job, h.Run.Lock, h.Run.Due = l.name, l.name, due
+	h.Run.Job, h.Run.Due = l.name, due
+	h.Run.Lock = fmt.Sprintf("%s-%d", l.name, (run-1)/(4*lanes)) // a new one every other round
 	return order{h.Job, h.Run, lease}
 }
 
@@ -127,7 +131,7 @@ func (l *lane) round(t *testing.T, at place, round int, tally *staleTally) {
 	m := marks[round%len(marks)]
 	late := at.sleep == nil && rand.N(2) == 0
 	stopped, woken := make(chan struct{}), make(chan struct{})
-	l.tap.set(&trap{m.text, m.times, func(pass func()) {
+	l.tap.set(&trap{m.text, m.times, func(_ *line, pass func()) {
 		l.old.stop()
 		if !late {
 			pass()
@@ -236,4 +240,57 @@ func TestOlderRunDoesNotEndANewerOneThatIsInItsWay(t *testing.T) {
 			wantEffects(t, db, "1")
 		})
 	}
+}
+
+func TestFirstRunsOfManyLocksMayFailAtOnceWithoutADeadlock(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"postgres", "mysql"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			db := newTarget(t, kind)
+			others := *db
+			others.exec = executor(t, db.url)
+			var all, arrived sync.WaitGroup
+			thaw := make(chan struct{})
+			for i := range 8 {
+				of := func(run int64, lock int) steps.Hold {
+					h := holdOf(run, jobs.Fence(run), sqlStep(insert))
+					h.Run.Job = fmt.Sprint("job", lock)
+					h.Run.Lock = h.Run.Job
+					return h
+				}
+				old, here, melt := frozen(of(1, i), 10*time.Second)
+				validity := old.Validity
+				old.Validity = func() time.Duration {
+					left := validity()
+					select {
+					case <-thaw:
+						return -time.Second
+					default:
+						return left
+					}
+				}
+				arrived.Add(1)
+				all.Go(func() { want(t, db.run(t, old), jobs.Failed, jobs.ReasonLeaseLost) })
+				all.Go(func() {
+					<-here
+					all.Go(func() { want(t, others.run(t, of(2, i)), jobs.Succeeded, "") })
+					arrived.Done()
+					<-thaw
+					close(melt)
+				})
+			}
+			arrived.Wait()
+			eventually(t, "the newer runs wait", func() bool { return db.do(t, waiting[kind]) == "8" })
+			close(thaw)
+			all.Wait()
+			wantEffects(t, db, "8")
+		})
+	}
+}
+
+// waiting counts the runs that wait for another to leave its fence.
+var waiting = map[string]string{
+	"postgres": "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'",
+	"mysql":    "SELECT count(*) FROM information_schema.processlist WHERE db = database() AND info LIKE '%quorate_fence%' AND id <> connection_id()",
 }

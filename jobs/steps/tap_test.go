@@ -5,25 +5,34 @@ import (
 	"net"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
-// A tap stands between a client and a server, and springs a trap when the client
-// sends something.
+// A tap stands between clients and a server, and springs a trap when a client sends
+// something.
 type tap struct {
 	door   net.Listener
 	target string
+	closed atomic.Bool // no new line gets through
 
 	mu   sync.Mutex
 	trap *trap
 }
 
-// A trap springs when the client has sent a text so many times. Then do is called
-// with what passes the text on to the server, which may be done at any time.
+// A trap springs when a text was sent so many times. What was sent reaches the
+// server when do passes it on.
 type trap struct {
 	text  string
 	times int
-	do    func(pass func())
+	do    func(l *line, pass func())
+}
+
+// A line is one connection.
+type line struct {
+	client, server net.Conn
+	mute           atomic.Bool // no more answers get through
+	hungUp         chan struct{}
 }
 
 // newTap stands before the server of a URL, and returns the URL that leads through.
@@ -56,6 +65,7 @@ func newTap(t *testing.T, through string) (*tap, string) {
 	return p, u.String()
 }
 
+// set lays a trap, in the place of the one before.
 func (p *tap) set(trap *trap) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,32 +89,26 @@ func (p *tap) sprung(piece []byte) *trap {
 
 func (p *tap) serve(client net.Conn) {
 	defer client.Close()
+	if p.closed.Load() {
+		return
+	}
 	server, err := net.Dial("tcp", p.target)
 	if err != nil {
 		return
 	}
+	l := &line{client: client, server: server, hungUp: make(chan struct{})}
+	go l.answers()
+	defer func() { <-l.hungUp }()
 	defer server.Close()
-	var answers sync.WaitGroup
-	defer answers.Wait()
-	answers.Go(func() {
-		defer client.Close()
-		defer server.Close()
-		copyTo(client, server, func([]byte) *trap { return nil })
-	})
-	defer server.Close()
-	copyTo(server, client, p.sprung)
-}
-
-func copyTo(to, from net.Conn, sprung func([]byte) *trap) {
 	buf := make([]byte, 32<<10)
 	for {
-		n, err := from.Read(buf)
+		n, err := client.Read(buf)
 		if err != nil {
 			return
 		}
-		pass := func() { _, err = to.Write(buf[:n]) }
-		if trap := sprung(buf[:n]); trap != nil {
-			trap.do(pass)
+		pass := func() { _, err = server.Write(buf[:n]) }
+		if trap := p.sprung(buf[:n]); trap != nil {
+			trap.do(l, pass)
 		} else {
 			pass()
 		}
@@ -112,4 +116,29 @@ func copyTo(to, from net.Conn, sprung func([]byte) *trap) {
 			return
 		}
 	}
+}
+
+func (l *line) answers() {
+	defer close(l.hungUp)
+	defer l.client.Close()
+	defer l.server.Close()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := l.server.Read(buf)
+		if err != nil {
+			return
+		}
+		if !l.mute.Load() {
+			_, _ = l.client.Write(buf[:n])
+		}
+	}
+}
+
+// through is a target whose steps reach it by way of a tap; the test itself does not.
+func through(t *testing.T, db *target) (*target, *tap) {
+	t.Helper()
+	p, url := newTap(t, db.url)
+	tapped := *db
+	tapped.exec = executor(t, url)
+	return &tapped, p
 }
