@@ -24,10 +24,11 @@ type health struct {
 	guard time.Duration // how long a restarted server gets no vote; < 0: always has one
 	known *census
 
-	young atomic.Bool // in quarantine, perhaps until a moment ago
+	barred atomic.Bool // may not vote on new leases, perhaps until a moment ago
 
 	mu    sync.Mutex
 	now   Status
+	unfit error     // why it must not keep locks at all
 	until time.Time // end of the quarantine
 }
 
@@ -57,16 +58,19 @@ func newHealth(name string, guard time.Duration, known *census) *health {
 	return &health{guard: guard, known: known, now: Status{Name: name, Err: errors.New("not asked yet")}}
 }
 
-// quarantine returns why the server may not vote on a new lease, or nil.
-func (h *health) quarantine() error {
-	if !h.young.Load() {
+// bar returns why the server may not vote on a new lease, or nil.
+func (h *health) bar() error {
+	if !h.barred.Load() {
 		return nil
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	left := time.Until(h.until)
-	if left <= 0 {
-		h.young.Store(false)
+	switch {
+	case h.unfit != nil:
+		return h.unfit
+	case left <= 0:
+		h.barred.Store(false)
 		return nil
 	}
 	return fmt.Errorf("in quarantine for %s more: %s", left.Round(time.Millisecond), h.now.Why)
@@ -76,6 +80,9 @@ func (h *health) status() Status {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.now
+	if s.Err == nil {
+		s.Err = h.unfit
+	}
 	if time.Until(h.until) > 0 {
 		s.Quarantined = h.until
 	} else {
@@ -94,9 +101,10 @@ func (h *health) answered(took time.Duration, err error) {
 	}
 }
 
-// greet runs on each new connection, before any question: it looks at who answers,
-// and refuses the connection where that is nobody who may vote. A connection cannot
-// outlive the process at its other end, so what holds here holds for all of it.
+// greet runs on each new connection, before any question: it looks at who answers
+// and what our user may do there, and refuses the connection where that is not enough
+// to take and to release a lock. A connection cannot outlive the process at its other
+// end, so what is found of a server's life holds for all of the connection.
 func (m *redisMaster) greet(ctx context.Context, conn *redis.Conn) error {
 	pipe := conn.Pipeline()
 	info := pipe.Info(ctx)
@@ -105,7 +113,33 @@ func (m *redisMaster) greet(ctx context.Context, conn *redis.Conn) error {
 	if _, err := pipe.Exec(ctx); err != nil {
 		return explain(err)
 	}
-	return m.health.meet(parseInfo(info.Val()))
+	if err := m.health.meet(parseInfo(info.Val())); err != nil {
+		return err
+	}
+	return mayDo(ctx, conn)
+}
+
+// mayDo tries what a lock takes on a key that nobody has. Which keys the user may
+// touch is not known here, and shows when a lock is taken.
+func mayDo(ctx context.Context, conn *redis.Conn) error {
+	key := newToken("quorate")
+	pipe := conn.Pipeline()
+	pipe.Get(ctx, key)
+	pipe.Del(ctx, key)
+	pipe.PExpire(ctx, key, time.Second)
+	pipe.EvalSha(ctx, releaseSHA, []string{key}, "")
+	commands, _ := pipe.Exec(ctx)
+	for _, c := range commands {
+		var answer redis.Error
+		switch err := c.Err(); {
+		case err == nil || errors.Is(err, redis.Nil):
+		case !errors.As(err, &answer):
+			return explain(err)
+		case strings.Contains(err.Error(), "permissions to run"):
+			return fmt.Errorf("the user may not use %s, and could not release what it locks: give it +get +set +del +pexpire +evalsha", strings.ToUpper(c.Name()))
+		}
+	}
+	return nil
 }
 
 func parseInfo(text string) map[string]string {
@@ -118,19 +152,26 @@ func parseInfo(text string) map[string]string {
 	return facts
 }
 
-// meet judges a server by its INFO.
+// meet judges a server by its INFO, when it is connected to and ever again while the
+// connection lasts: it may be made a replica, or be told to evict.
 func (h *health) meet(info map[string]string) error {
-	runID, version := info["run_id"], info["redis_version"]
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.now.Version, h.now.Role = version, info["role"]
-	if err := unfit(info); err != nil {
-		return err
+	h.now.Version, h.now.Role = info["redis_version"], info["role"]
+	h.unfit = unfit(info)
+	if h.unfit == nil {
+		h.unfit = h.known.claim(info["run_id"], h.now.Name)
 	}
-	if err := h.known.claim(runID, h.now.Name); err != nil {
-		return err
+	if h.unfit == nil {
+		h.unfit = h.age(info["run_id"], info["uptime_in_seconds"])
 	}
-	uptime, err := strconv.Atoi(info["uptime_in_seconds"])
+	h.barred.Store(h.unfit != nil || time.Until(h.until) > 0)
+	return h.unfit
+}
+
+// age sees whether this is another life of the server, and how long it lasts.
+func (h *health) age(runID, seconds string) error {
+	uptime, err := strconv.Atoi(seconds)
 	if err != nil {
 		return errors.New("INFO does not tell its uptime")
 	}
@@ -147,7 +188,6 @@ func (h *health) meet(info map[string]string) error {
 		h.now.Why = fmt.Sprintf("it was started %s ago and may have forgotten a lock", age)
 	}
 	h.now.RunID = runID
-	h.young.Store(time.Until(h.until) > 0)
 	return nil
 }
 

@@ -129,7 +129,7 @@ func (m *stepped) Close()         {}
 func (m *stepped) Ask(q Question, hearer Hearer, seat int) {
 	if q.Op == Take {
 		m.vote = hearer.(*ballot)
-		if err := m.health.quarantine(); err != nil {
+		if err := m.health.bar(); err != nil {
 			hearer.Hear(seat, Answer{Err: err})
 			return
 		}
@@ -185,7 +185,7 @@ func (m *stepped) answer() {
 	g := m.answers[0]
 	m.baton.Unlock()
 	if g.Op == Take && g.OK {
-		if err := m.health.quarantine(); err != nil {
+		if err := m.health.bar(); err != nil {
 			g.Answer = Answer{Err: err, Sent: true}
 		}
 	}

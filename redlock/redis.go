@@ -137,7 +137,7 @@ func (m *redisMaster) Ask(q Question, hearer Hearer, seat int) {
 
 func (m *redisMaster) accept(a asked) error {
 	if a.Op == Take {
-		if err := m.health.quarantine(); err != nil {
+		if err := m.health.bar(); err != nil {
 			return err
 		}
 	}

@@ -29,6 +29,10 @@ func TestAMasterThatMayNotVoteSaysWhy(t *testing.T) {
 		"unknown user":           {nil, "nobody:" + secret + "@", "password is refused"},
 		"user without INFO":      {aclUser(secret, "~*", "-info"), "locker:" + secret + "@", "permission"},
 		"user without SCRIPT":    {aclUser(secret, "~*", "-script"), "locker:" + secret + "@", "permission"},
+		"user without DEL":       {aclUser(secret, "~*", "-del"), "locker:" + secret + "@", "may not use DEL"},
+		"user without GET":       {aclUser(secret, "~*", "-get"), "locker:" + secret + "@", "may not use GET"},
+		"user without PEXPIRE":   {aclUser(secret, "~*", "-pexpire"), "locker:" + secret + "@", "may not use PEXPIRE"},
+		"user without EVALSHA":   {aclUser(secret, "~*", "-evalsha"), "locker:" + secret + "@", "may not use EVALSHA"},
 		"user without SET":       {aclUser(secret, "~*", "-set"), "locker:" + secret + "@", "permission"},
 		"user of other keys":     {aclUser(secret, "~theirs:*"), "locker:" + secret + "@", "permission"},
 		"replica":                {[][]any{{"REPLICAOF", "127.0.0.1", "1"}}, "", `role is "slave"`},
@@ -139,4 +143,39 @@ func TestAMemberOfAClusterMayNotVote(t *testing.T) {
 	eventually(t, "it answers", func() bool { return client.Ping(t.Context()).Err() == nil })
 	url := "redis://" + addr
 	wantRefused(t, newLocker(t, ungated, []string{url}), []string{url}, "cluster", "no secret")
+}
+
+// What a master is may change while we are connected to it.
+func TestAMasterThatIsMadeUnfitLosesItsVoteAndHasItBackWhenItIsMended(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil, mend []any
+		want        string
+	}{
+		"evicts":           {[]any{"CONFIG", "SET", "maxmemory", "50mb", "maxmemory-policy", "allkeys-lru"}, []any{"CONFIG", "SET", "maxmemory", "0"}, "allkeys-lru"},
+		"writable replica": {[]any{"REPLICAOF", "127.0.0.1", "1"}, []any{"REPLICAOF", "NO", "ONE"}, `role is "slave"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			masters := testenv.Masters(t, 1)
+			server := operator(t, masters[0])
+			order(t, server, "CONFIG", "SET", "replica-read-only", "no")
+			l := warm(t, ungated, urlsOf(masters))
+			if err := acquire(t, l, "k", time.Minute).Release(); err != nil {
+				t.Fatal(err)
+			}
+			order(t, server, c.spoil...)
+			all, err := l.Check(t.Context())
+			if err == nil || all[0].Err == nil || !strings.Contains(all[0].Err.Error(), c.want) {
+				t.Errorf("check: %v, %+v", err, all)
+			}
+			if _, err := l.Acquire(t.Context(), "k", time.Minute, ""); !errors.Is(err, redlock.ErrNoQuorum) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("acquire: %v", err)
+			}
+			order(t, server, c.mend...)
+			eventually(t, "it votes again", func() bool {
+				all, err := l.Check(t.Context())
+				return err == nil && all[0].Err == nil
+			})
+			acquire(t, l, "k", time.Minute)
+		})
+	}
 }

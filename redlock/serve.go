@@ -150,9 +150,13 @@ func forgot(a asked, r reply) bool {
 
 // judge is what a reply means, from a server that may not vote on everything.
 func (m *redisMaster) judge(l *link, q Question, r reply) Answer {
+	if q.Op == Ping && r.kind == '$' {
+		err := m.health.meet(parseInfo(string(r.text)))
+		return Answer{OK: err == nil, Err: err}
+	}
 	answer := l.wire.answer(q, r)
 	if q.Op == Take && answer.OK {
-		if err := m.health.quarantine(); err != nil {
+		if err := m.health.bar(); err != nil {
 			return Answer{Err: err, Sent: true} // connection and server are new
 		}
 	}

@@ -53,7 +53,7 @@ func (w *explored) column(m, first, second int) (all []byte) {
 		at := c.ways[m]
 		all = append(all, bits(holder != "" && holder == c.token()))
 		if !c.begun || at.taking() { // else it does not matter whether it may vote
-			all = append(all, 't', bits(at.met, at.health.quarantine() != nil, at.life == at.at.life))
+			all = append(all, 't', bits(at.met, at.health.bar() != nil, at.life == at.at.life))
 		}
 		if c.begun && !c.done() { // else what it answered does not matter
 			s := c.vote().seats[m]
