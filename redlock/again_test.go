@@ -59,18 +59,18 @@ func TestServersThatForgetTheScriptsAreTaughtThem(t *testing.T) {
 func TestASETThatIsReadAfterItsTTLLeavesNoGhost(t *testing.T) {
 	net := newNetwork(t, 3)
 	servers := operators(t, net.masters)
-	l := warm(t, redlock.Options{RestartGuard: -1, MasterTimeout: time.Second}, net.through())
+	l := warm(t, redlock.Options{RestartGuard: -1, MasterTimeout: 300 * time.Millisecond}, net.through())
 	other := acquire(t, l, "another", time.Minute)
 	eventually(t, "all three grant it", func() bool { return other.Evidence().Votes == 3 })
 	before := info(t, servers[0], "commandstats")
 	net.masters[0].Stop()
-	const ttl = 3 * time.Second
+	const ttl = time.Second
 	lease := acquire(t, l, "k", ttl)
 	if err := lease.Release(); err != nil {
 		t.Fatal(err)
 	}
 	net.proxies[0].Cut()
-	time.Sleep(ttl + 100*time.Millisecond)
+	time.Sleep(ttl + 1500*time.Millisecond) // also until what waits for a connection has waited in vain
 	net.masters[0].Cont()
 	if !strings.Contains(before, "cmdstat_set:calls=1,") {
 		t.Fatal(before)
@@ -99,7 +99,7 @@ func TestAReleaseAfterAFailedExtensionMindsTheKeysThatItProlonged(t *testing.T) 
 	if err := lease.Release(); !errors.Is(err, redlock.ErrNoQuorum) {
 		t.Fatalf("nobody answered: %v", err)
 	}
-	time.Sleep(2500 * time.Millisecond) // until the first TTL is over
+	time.Sleep(3700 * time.Millisecond) // until the first TTL is over, and what waits for a connection has waited in vain
 	setAll(testenv.Pass, net.proxies...)
 	wantGone(t, servers, "k")
 	for i, s := range servers {
