@@ -87,11 +87,16 @@ func (j *janitor) again(m Master) {
 	}
 }
 
-// debts is how many keys may be there that nobody wants.
-func (j *janitor) debts() int {
+// owed is how many keys the master may have that nobody wants.
+func (j *janitor) owed(m Master) (n int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return len(j.chores)
+	for c := range j.chores {
+		if c.master == m {
+			n++
+		}
+	}
+	return n
 }
 
 func (j *janitor) close() {

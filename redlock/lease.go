@@ -70,6 +70,13 @@ func (l *Lease) Evidence() Evidence {
 // while the lease is still valid: a late answer is no ownership. Masters that lost
 // their key, or never had it, are given one afterwards, while the quorum holds.
 func (l *Lease) Extend(ctx context.Context) error {
+	begun := time.Now()
+	err := l.extend(ctx)
+	l.locker.tell(Extend, l.key, begun, l.Validity(), err)
+	return err
+}
+
+func (l *Lease) extend(ctx context.Context) error {
 	if l.Validity() <= 0 {
 		return fmt.Errorf("extend %q: %w", l.key, ErrLost)
 	}
@@ -171,6 +178,13 @@ func (l *Lease) extendInTime(ctx context.Context, margin time.Duration) error {
 // that did not confirm are asked again in the background. The error is ErrLost if
 // the lease had ended before, and a [NoQuorumError] if too few masters answered.
 func (l *Lease) Release() error {
+	begun := time.Now()
+	err := l.release()
+	l.locker.tell(Release, l.key, begun, 0, err)
+	return err
+}
+
+func (l *Lease) release() error {
 	l.mu.Lock()
 	expires, late := l.expires, l.locker.left(l.until) <= 0
 	l.until = moment{}

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha1"
 	_ "embed"
@@ -93,6 +94,11 @@ func newRedisMaster(rawURL string, opts Options, known *census, gone *waiters) (
 		m.name = fmt.Sprintf("%s/%d", ro.Addr, ro.DB)
 	}
 	m.health = newHealth(m.name, opts.RestartGuard, known)
+	if ro.TLSConfig != nil && opts.TLS != nil {
+		name := ro.TLSConfig.ServerName
+		ro.TLSConfig = opts.TLS.Clone()
+		ro.TLSConfig.ServerName = cmp.Or(opts.TLS.ServerName, name)
+	}
 	forLocks(ro)
 	ro.OnConnect = m.greet
 	m.driver = ro

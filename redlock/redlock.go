@@ -35,12 +35,19 @@
 // A majority of masters that are flushed, or whose wall clocks jump ahead, forget a
 // lock that somebody still holds; a restart is noticed (see [Options.RestartGuard]),
 // these are not. Asking each master for its time or for a marker key with every lock
-// would notice some of it, at twice the cost, and still not all.
+// would notice some of it, at twice the cost, and still not all. Nor is a vote put off
+// until the server has synced its disk, or a restarted one excused because it does:
+// what it says of its disk it says of this life, and it is about the one before.
 //
 // A process that is paused between looking at its lease and doing the work acts
 // late; no lock service can prevent that. Where an effect must not happen twice,
 // give it a fence that the place of the effect checks; this package has none to
-// give, because counters on independent masters cannot make one.
+// give, because counters on independent masters cannot make one. Nor can their votes
+// make a semaphore. There is no lock of several keys at once: take one key for what
+// must be locked together.
+//
+// A master that hangs can do what it was asked long after everybody has turned to
+// something else. That is not prevented, it is undone as soon as it answers again.
 //
 // # On the wire
 //
@@ -50,7 +57,8 @@
 //
 //	~KEYS -@all +set +get +del +pexpire +evalsha +script|load +info +ping
 //
-// and +client|tracking to be told, without which waiting is by time alone.
+// which is tried at each connection, and +client|tracking to be told, without which
+// waiting is by time alone.
 //
 // A plain string key, set by SET NX PX, and removed or prolonged by a script that
 // compares the value: other Redlock clients, and everything else that locks with
@@ -63,6 +71,7 @@ package redlock
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"sync"
@@ -94,6 +103,14 @@ type Options struct {
 
 	// AnyNumber permits an even number of masters.
 	AnyNumber bool
+
+	// TLS is for rediss:// addresses: authorities and certificates other than the
+	// system's.
+	TLS *tls.Config
+
+	// Observe is told of each attempt, extension and release when it is over, by the
+	// goroutine that asked for it.
+	Observe func(Event)
 }
 
 func (o Options) withDefaults() Options {
@@ -164,7 +181,7 @@ func over(opts Options, masters ...Master) (*Locker, error) {
 	case n%2 == 0 && !opts.AnyNumber:
 		return nil, fmt.Errorf("redlock: %d masters tolerate no more failures than %d do: use an odd number", n, n-1)
 	case opts.MasterTimeout < 0 || opts.DriftFactor < 0 || opts.DriftFactor >= 1 || opts.MinValidity < 0 || opts.MaxTTL < MinTTL:
-		return nil, fmt.Errorf("redlock: options out of range: %+v", opts)
+		return nil, fmt.Errorf("redlock: options out of range: want none below zero, DriftFactor below 1, MaxTTL of %s or more", MinTTL)
 	}
 	seen := map[string]bool{}
 	for _, m := range masters {
@@ -196,6 +213,16 @@ func (l *Locker) Acquire(ctx context.Context, key string, ttl time.Duration, not
 		return nil, fmt.Errorf("acquire %q: %w", key, context.Cause(ctx))
 	}
 	start := l.now()
+	lease, err := l.take(ctx, start, key, ttl, note)
+	var granted time.Duration
+	if err == nil {
+		granted = lease.granted
+	}
+	l.tell(Take, key, start.at, granted, err)
+	return lease, err
+}
+
+func (l *Locker) take(ctx context.Context, start moment, key string, ttl time.Duration, note string) (*Lease, error) {
 	gone := start.at.Add(ttl)
 	vote := l.ask(Question{Op: Take, Key: key, Token: newToken(note), TTL: ttl, Deadline: start.at.Add(l.opts.MasterTimeout)}, gone)
 	err := vote.wait(ctx)
@@ -285,6 +312,7 @@ func (l *Locker) Status() []Status {
 	all := make([]Status, len(l.masters))
 	for i, m := range l.masters {
 		all[i] = m.Status()
+		all[i].Owed = l.janitor.owed(m)
 	}
 	return all
 }

@@ -12,4 +12,5 @@ type Status struct {
 	RoundTrip   time.Duration // of the last answer
 	Quarantined time.Time     // it gets no vote on new leases until then; zero if it does
 	Why         string        // the reason of the quarantine
+	Owed        int           // keys that it may have although nobody wants them, for the janitor to remove
 }
