@@ -58,6 +58,16 @@ func scenarios() []scenario {
 			name: "held", title: "64 goroutines, failed attempts at one key that somebody else holds", base: peer.name,
 			subjects: attempts(64, true), aims: []aim{faster(25), nothingLeft()},
 		},
+		{
+			name: "queue", title: "8 goroutines wait for one key, hold it for 2 ms and pause for 5", base: peer.name,
+			subjects: []subject{
+				{quorate.name, queue{quorate, 8}.measure}, {peer.name, queue{peer, 8}.measure}, {failFast.name, queue{failFast, 8}.measure},
+			},
+			aims: []aim{
+				{"gap between owners, p50 in µs", true, 600, of(gap, quorate.name)},
+				{"wait, p99 in µs", true, 100_000, of(p99, quorate.name)},
+			},
+		},
 		oneBroken(),
 	}
 }
@@ -136,6 +146,7 @@ func caseNames(all []scenario) []string {
 func perSecond(s sample) float64  { return s.PerSecond }
 func p50(s sample) float64        { return micros(s.P50) }
 func p99(s sample) float64        { return micros(s.P99) }
+func gap(s sample) float64        { return micros(s.Gap) }
 func clientCPU(s sample) float64  { return s.ClientCPU }
 func redisCPU(s sample) float64   { return s.RedisCPU }
 func allocs(s sample) float64     { return s.Allocs }

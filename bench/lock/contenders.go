@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
@@ -28,6 +29,8 @@ type contender struct {
 type client interface {
 	// try makes one attempt to lock the key.
 	try(ctx context.Context, key string) (held, error)
+	// wait tries until the key is locked or ctx ends, as the library does by itself.
+	wait(ctx context.Context, key string) (held, error)
 	// taken reports whether try failed because somebody else has the key.
 	taken(err error) bool
 	close()
@@ -62,20 +65,29 @@ func (c quorateClient) try(ctx context.Context, key string) (held, error) {
 	return lease, nil
 }
 
+func (c quorateClient) wait(ctx context.Context, key string) (held, error) {
+	lease, err := c.Wait(ctx, key, ttl, "")
+	if err != nil {
+		return nil, err
+	}
+	return lease, nil
+}
+
 func (c quorateClient) taken(err error) bool { return errors.Is(err, redlock.ErrTaken) }
 func (c quorateClient) close()               { c.Close() }
 
 type redsyncClient struct {
 	sync    *redsync.Redsync
 	options []redsync.Option
+	once    redsync.Option
 	clients []*redis.Client
 }
 
 // openRedsync is redsync as its README sets it up: a go-redis client with its
-// defaults for each master, and a Mutex with its defaults, but one try.
+// defaults for each master, and a Mutex with its defaults, but one try for an attempt.
 func openRedsync(more ...redsync.Option) func(addrs []string) (client, error) {
 	return func(addrs []string) (client, error) {
-		c := &redsyncClient{options: append([]redsync.Option{redsync.WithTries(1)}, more...)}
+		c := &redsyncClient{options: more, once: redsync.WithTries(1)}
 		var pools []redsyncpool.Pool
 		for _, addr := range addrs {
 			master := redis.NewClient(&redis.Options{Addr: addr})
@@ -88,7 +100,20 @@ func openRedsync(more ...redsync.Option) func(addrs []string) (client, error) {
 }
 
 func (c *redsyncClient) try(ctx context.Context, key string) (held, error) {
-	m := c.sync.NewMutex(key, c.options...)
+	return lock(ctx, c.sync.NewMutex(key, append(slices.Clip(c.options), c.once)...))
+}
+
+// wait has redsync try as often as it does by default, and then again.
+func (c *redsyncClient) wait(ctx context.Context, key string) (held, error) {
+	for {
+		got, err := lock(ctx, c.sync.NewMutex(key, c.options...))
+		if err == nil || ctx.Err() != nil || !c.taken(err) {
+			return got, err
+		}
+	}
+}
+
+func lock(ctx context.Context, m *redsync.Mutex) (held, error) {
 	if err := m.LockContext(ctx); err != nil {
 		return nil, err
 	}

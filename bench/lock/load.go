@@ -34,6 +34,7 @@ type sample struct {
 	PerSecond  float64       `json:"ops_per_second,omitempty"`
 	P50        time.Duration `json:"p50_ns,omitempty"`
 	P99        time.Duration `json:"p99_ns,omitempty"`
+	Gap        time.Duration `json:"gap_p50_ns,omitempty"`       // between a release and the next owner
 	ClientCPU  float64       `json:"client_us_per_op,omitempty"` // µs of this process
 	RedisCPU   float64       `json:"redis_us_per_op,omitempty"`  // µs of all masters
 	Allocs     float64       `json:"allocs_per_op,omitempty"`

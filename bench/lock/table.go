@@ -25,6 +25,7 @@ var columns = []column{
 	{"ops/s", perSecond, true, false},
 	{"p50 µs", p50, true, false},
 	{"p99 µs", p99, true, false},
+	{"gap µs", gap, false, false},
 	{"client µs/op", clientCPU, false, false},
 	{"redis µs/op", redisCPU, false, false},
 	{"allocs/op", allocs, false, false},
@@ -37,7 +38,8 @@ var columns = []column{
 const legend = `
 median (lowest–highest) of the rounds; ÷ is the median of the ratios within each round
 ops/s         acquire and release; case held: failed attempts
-p50, p99      of the attempt to acquire alone
+p50, p99      of the attempt to acquire alone; case queue: of the wait
+gap µs        case queue: from a release to the next owner, while somebody waits, p50
 client µs/op  CPU of this process, the load generator included (getrusage); one slow: the proxy too
 redis µs/op   CPU of the five servers together (/proc)
 allocs/op     of this process (runtime.MemStats.Mallocs); the load generator's key is one of them
