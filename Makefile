@@ -10,6 +10,7 @@ build: ## bin/quorate
 test: servers lint ## everything, against real servers; never from a cache
 	.ci/modules
 	QUORATE_TEST_REQUIRE=1 go test -race -count=1 ./...
+	go test -count=1 -v -run 'TestSimulation$$' ./redlock # all of it, which takes too long with -race
 
 lint: ## what needs no server
 	@! gofmt -l . | grep . || { echo 'gofmt -w would change these files'; exit 1; }
