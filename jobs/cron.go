@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"fmt"
-	"math/bits"
 	"strconv"
 	"strings"
 	"time"
@@ -50,6 +49,9 @@ func parseCron(line string) (cron, error) {
 		spec = macro
 	}
 	words := strings.Fields(spec)
+	if strings.Contains(spec, "TZ=") {
+		return cron{}, fmt.Errorf("cron %q: the zone is a key of its own: timezone = \"Europe/Berlin\"", line)
+	}
 	switch len(words) {
 	case 5:
 		words = append([]string{"0"}, words...)
@@ -70,7 +72,7 @@ func parseCron(line string) (cron, error) {
 	// The longest wait between two matches is from one 29 February to the next
 	// over a century without one: eight years.
 	start := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
-	if c.next(start, start.AddDate(cronHorizon, 0, 0)).IsZero() {
+	if due, _ := c.next(start, start.AddDate(cronHorizon, 0, 0)); due.IsZero() {
 		return cron{}, fmt.Errorf("cron %q never comes: no month has such a day", line)
 	}
 	return c, nil
@@ -82,7 +84,8 @@ func (f field) parse(word string) (set uint64, err error) {
 		span, stepText, stepped := strings.Cut(item, "/")
 		step := 1
 		if stepped {
-			if step, err = strconv.Atoi(stepText); err != nil || step < 1 || step > f.max {
+			n, err := strconv.ParseUint(stepText, 10, 8)
+			if step = int(n); err != nil || step < 1 || step > f.max {
 				return 0, fmt.Errorf("%s %q: a step is a number from 1 to %d", f.name, item, f.max)
 			}
 		}
@@ -120,104 +123,9 @@ func (f field) value(word string) (int, error) {
 			return f.min + i/3, nil
 		}
 	}
-	v, err := strconv.Atoi(word)
-	if err != nil || v < f.min || v > f.max {
+	v, err := strconv.ParseUint(word, 10, 8)
+	if err != nil || int(v) < f.min || int(v) > f.max {
 		return 0, fmt.Errorf("%s %q: want %d to %d", f.name, word, f.min, f.max)
 	}
-	return v, nil
-}
-
-// next returns the first match in [from, until], both read as a calendar and a
-// clock on the wall, with UTC standing for no zone at all; zero if there is none.
-func (c cron) next(from, until time.Time) time.Time {
-	day, clock := splitDay(from)
-	for !day.After(until) {
-		switch {
-		case c.month>>day.Month()&1 == 0:
-			day = time.Date(day.Year(), day.Month()+1, 1, 0, 0, 0, 0, time.UTC)
-		case c.matchesDay(day) && c.clockNext(&clock):
-			if t := day.Add(time.Duration(clock) * time.Second); !t.After(until) {
-				return t
-			}
-			return time.Time{}
-		default:
-			day = day.AddDate(0, 0, 1)
-		}
-		clock = 0
-	}
-	return time.Time{}
-}
-
-// last is next backwards: the latest match in [since, from].
-func (c cron) last(from, since time.Time) time.Time {
-	day, clock := splitDay(from)
-	for !day.AddDate(0, 0, 1).Before(since) {
-		switch {
-		case c.month>>day.Month()&1 == 0:
-			day = time.Date(day.Year(), day.Month(), 0, 0, 0, 0, 0, time.UTC)
-		case c.matchesDay(day) && c.clockLast(&clock):
-			if t := day.Add(time.Duration(clock) * time.Second); !t.Before(since) {
-				return t
-			}
-			return time.Time{}
-		default:
-			day = day.AddDate(0, 0, -1)
-		}
-		clock = 24*60*60 - 1
-	}
-	return time.Time{}
-}
-
-func splitDay(t time.Time) (midnight time.Time, seconds int) {
-	h, m, s := t.Clock()
-	return time.Date(t.Year(), t.Month(), t.Day(), 0, 0, 0, 0, time.UTC), h*3600 + m*60 + s
-}
-
-func (c cron) matchesDay(day time.Time) bool {
-	inMonth := c.day>>day.Day()&1 == 1
-	inWeek := c.weekday>>day.Weekday()&1 == 1
-	if c.anyDay || c.anyWeekday {
-		return inMonth && inWeek
-	}
-	return inMonth || inWeek
-}
-
-// clockNext moves the second of the day forward to the next one that matches.
-func (c cron) clockNext(clock *int) bool {
-	h, m, s := *clock/3600, *clock/60%60, *clock%60
-	for ; h < 24; h, m, s = h+1, 0, 0 {
-		if c.hour>>h&1 == 0 {
-			continue
-		}
-		for ; m < 60; m, s = m+1, 0 {
-			if c.minute>>m&1 == 0 {
-				continue
-			}
-			if rest := c.second >> s; rest != 0 {
-				*clock = h*3600 + m*60 + s + bits.TrailingZeros64(rest)
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// clockLast moves the second of the day back to the latest one that matches.
-func (c cron) clockLast(clock *int) bool {
-	h, m, s := *clock/3600, *clock/60%60, *clock%60
-	for ; h >= 0; h, m, s = h-1, 59, 59 {
-		if c.hour>>h&1 == 0 {
-			continue
-		}
-		for ; m >= 0; m, s = m-1, 59 {
-			if c.minute>>m&1 == 0 {
-				continue
-			}
-			if rest := c.second << (63 - s); rest != 0 {
-				*clock = h*3600 + m*60 + s - bits.LeadingZeros64(rest)
-				return true
-			}
-		}
-	}
-	return false
+	return int(v), nil
 }

@@ -1,9 +1,6 @@
 package jobs
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // cronHorizon is how many years ahead or back a cron line is searched.
 const cronHorizon = 12
@@ -18,59 +15,23 @@ type dstPolicy struct {
 	bothFold bool // a time that comes twice: run at both, rather than at the first
 }
 
-func (j *Job) dstPolicy() (p dstPolicy, err error) {
-	switch j.DSTGap {
-	case "", "after":
-	case "skip":
-		p.skipGap = true
-	default:
-		return p, fmt.Errorf("dst_gap %q: want \"after\" or \"skip\"", j.DSTGap)
-	}
-	switch j.DSTFold {
-	case "", "first":
-	case "both":
-		p.bothFold = true
-	default:
-		return p, fmt.Errorf("dst_fold %q: want \"first\" or \"both\"", j.DSTFold)
-	}
-	return p, nil
+// Words of dst_gap and dst_fold. The first of each is the default.
+const (
+	gapAfter, gapSkip   = "after", "skip"
+	foldFirst, foldBoth = "first", "both"
+)
+
+func (j *Job) dstPolicy() dstPolicy {
+	return dstPolicy{skipGap: j.DSTGap == gapSkip, bothFold: j.DSTFold == foldBoth}
 }
 
 // A cronPart is a cron line in a time zone. Time is cut into spans of constant
 // offset from UTC; within one, the wall clock is plain arithmetic.
 type cronPart struct {
 	cron
-	zone *time.Location
+	zone *zone
 	dst  dstPolicy
 }
-
-// A span is a stretch of time in which a zone's offset does not change.
-type span struct {
-	start, end time.Time     // zero: unbounded
-	offset     time.Duration // from UTC
-	shift      time.Duration // offset less that of the span before: > 0 opened a gap, < 0 a fold
-}
-
-func spanAt(t time.Time, zone *time.Location) span {
-	local := t.In(zone)
-	start, end := local.ZoneBounds()
-	if !end.IsZero() && !end.After(t) {
-		// On 31 December of a leap year, where a zone's rule goes beyond its table,
-		// ZoneBounds ends the span a day too early.
-		end = t.UTC().Truncate(24*time.Hour).AddDate(0, 0, 1)
-	}
-	_, sec := local.Zone()
-	s := span{start, end, time.Duration(sec) * time.Second, 0}
-	if !start.IsZero() {
-		_, before := start.Add(-time.Second).Zone()
-		s.shift = s.offset - time.Duration(before)*time.Second
-	}
-	return s
-}
-
-// wall is what the clock on the wall shows, with UTC standing for no zone at all.
-func (s span) wall(t time.Time) time.Time { return t.UTC().Add(s.offset) }
-func (s span) real(w time.Time) time.Time { return w.Add(-s.offset) }
 
 // gapDue reports whether the gap that opened this span swallowed a due time that
 // is made up for when the gap ends.
@@ -79,7 +40,8 @@ func (p cronPart) gapDue(s span) bool {
 		return false
 	}
 	end := s.wall(s.start)
-	return !p.cron.next(end.Add(-s.shift), end.Add(-time.Second)).IsZero()
+	missed, _ := p.cron.next(end.Add(-s.shift), end.Add(-time.Second))
+	return !missed.IsZero()
 }
 
 // first is the earliest instant of the span at which the line may be due: behind
@@ -92,47 +54,68 @@ func (p cronPart) first(s span) time.Time {
 }
 
 func (p cronPart) next(after time.Time) time.Time {
+	due, _ := p.searchNext(after)
+	return due
+}
+
+func (p cronPart) last(at time.Time) time.Time {
+	due, _ := p.searchLast(at)
+	return due
+}
+
+// far is longer than any change of the clock, and than two offsets differ.
+const far = 48 * time.Hour
+
+// searchNext also says how many months it has looked at. Where the clock on the
+// wall, if it went on as it does, would not match for long, the search leaves out
+// the changes of the clock between: they show no time that it has not seen.
+func (p cronPart) searchNext(after time.Time) (due time.Time, looked int) {
 	t := after.Truncate(time.Second).Add(time.Second)
 	horizon := t.AddDate(cronHorizon, 0, 0)
 	for !t.After(horizon) {
-		s := spanAt(t, p.zone)
+		s := p.zone.spanAt(t)
 		if t.Equal(s.start) && p.gapDue(s) {
-			return t
+			return t, looked
 		}
 		if first := p.first(s); t.Before(first) {
 			t = first
 		}
-		last := horizon
-		if !s.end.IsZero() && s.end.Before(horizon) {
-			last = s.end.Add(-time.Second)
+		w, n := p.cron.next(s.wall(t), s.wall(horizon))
+		looked += n
+		switch match := s.real(w); {
+		case w.IsZero():
+			return time.Time{}, looked
+		case s.end.IsZero() || match.Before(s.end):
+			return match, looked
+		case match.Sub(s.end) > far && s.end.Sub(t) > far:
+			t = match.Add(-far)
+		default:
+			t = s.end
 		}
-		if w := p.cron.next(s.wall(t), s.wall(last)); !w.IsZero() {
-			return s.real(w)
-		}
-		t = last.Add(time.Second)
 	}
-	return time.Time{}
+	return time.Time{}, looked
 }
 
-func (p cronPart) last(at time.Time) time.Time {
+// searchLast is searchNext backwards.
+func (p cronPart) searchLast(at time.Time) (due time.Time, looked int) {
 	t := at.Truncate(time.Second)
 	horizon := t.AddDate(-cronHorizon, 0, 0)
 	for !t.Before(horizon) {
-		s := spanAt(t, p.zone)
-		first := horizon
-		if !s.start.IsZero() && s.start.After(horizon) {
-			first = p.first(s)
+		s := p.zone.spanAt(t)
+		w, n := p.cron.last(s.wall(t), s.wall(horizon))
+		looked += n
+		switch match := s.real(w); {
+		case !w.IsZero() && !match.Before(p.first(s)):
+			return match, looked
+		case !s.start.IsZero() && p.gapDue(s):
+			return s.start, looked
+		case w.IsZero() || s.start.IsZero():
+			return time.Time{}, looked
+		case s.start.Sub(match) > far && t.Sub(s.start) > far:
+			t = match.Add(far)
+		default:
+			t = s.start.Add(-time.Second)
 		}
-		if w := p.cron.last(s.wall(t), s.wall(first)); !w.IsZero() {
-			return s.real(w)
-		}
-		if !s.start.IsZero() && p.gapDue(s) {
-			return s.start
-		}
-		if s.start.IsZero() {
-			break
-		}
-		t = s.start.Add(-time.Second)
 	}
-	return time.Time{}
+	return time.Time{}, looked
 }

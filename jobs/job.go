@@ -23,13 +23,17 @@ type Job struct {
 	Name        string `toml:"-"`
 	Description string `toml:"description"`
 
-	// When it is due: any number of each.
-	Cron     Strings   `toml:"cron"`
-	Every    Durations `toml:"every"`
-	At       Times     `toml:"at"`
-	Timezone string    `toml:"timezone"`
-	DSTGap   string    `toml:"dst_gap"`
-	DSTFold  string    `toml:"dst_fold"`
+	// When it is due: any number of each, less what is left out, and moved a little.
+	Cron      Strings   `toml:"cron"`
+	Every     Durations `toml:"every"`
+	At        Times     `toml:"at"`
+	Timezone  string    `toml:"timezone"`
+	DSTGap    string    `toml:"dst_gap"`
+	DSTFold   string    `toml:"dst_fold"`
+	NotBefore Instant   `toml:"not_before"`
+	NotAfter  Instant   `toml:"not_after"`
+	Except    Dates     `toml:"except"`
+	Jitter    Duration  `toml:"jitter"`
 
 	// How it is kept from running twice, or over another.
 	Lock          string   `toml:"lock"`
@@ -42,6 +46,7 @@ type Job struct {
 	Steps   []Step   `toml:"steps"`
 
 	schedule Schedule
+	zone     *zone
 }
 
 // Overlap says what becomes of a tick whose lock is held by an earlier run.
@@ -129,3 +134,11 @@ func (j *Job) defaults() {
 
 // Schedule says when the job is due.
 func (j *Job) Schedule() Schedule { return j.schedule }
+
+// Zone is the time zone by whose clock the job is due.
+func (j *Job) Zone() *time.Location {
+	if j.zone == nil {
+		return time.UTC
+	}
+	return j.zone.Location
+}

@@ -1,114 +1,83 @@
 package jobs
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"time"
-	_ "time/tzdata" // replicas must agree on time zones, whatever their image holds
 )
 
 // A Schedule says when a job is due. It is a pure function of what the config
 // says: not of when a process was started, nor of what ran before. The zero
 // Schedule is never due.
 type Schedule struct {
-	parts []part
-	text  string
+	part part // nil for a job that runs by hand only
+	text string
 }
 
-// A part is one way to be due: a cron line, a period, or a list of instants.
+// A part is a way to be due: a cron line, a period, a list of instants, or one of
+// these with something left out or moved. It is asked about the years that
+// Schedule knows alone.
 type part interface {
 	next(after time.Time) time.Time // first instant later than after; zero if none
 	last(at time.Time) time.Time    // latest instant not later than at; zero if none
 }
 
+// A schedule has instants in these years alone. Time zones begin about then, and
+// RFC 3339 has no later year.
+var (
+	firstYear = time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC)
+	lastYear  = time.Date(9999-cronHorizon, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
 // Next returns the first instant after the given one at which the job is due, or
 // the zero time if there is none.
 func (s Schedule) Next(after time.Time) time.Time {
-	var first time.Time
-	for _, p := range s.parts {
-		if t := p.next(after); !t.IsZero() && (first.IsZero() || t.Before(first)) {
-			first = t
-		}
+	if s.part == nil || after.After(lastYear) {
+		return time.Time{}
 	}
-	return first.UTC()
+	if after.Before(firstYear) {
+		after = firstYear
+	}
+	return s.part.next(after).UTC()
 }
 
 // Last returns the latest instant at which the job was due, the given one
 // included, or the zero time if there is none.
 func (s Schedule) Last(at time.Time) time.Time {
-	var latest time.Time
-	for _, p := range s.parts {
+	if s.part == nil || at.Before(firstYear) {
+		return time.Time{}
+	}
+	if at.After(lastYear) {
+		at = lastYear
+	}
+	return s.part.last(at).UTC()
+}
+
+// Never reports whether the job has no schedule: it runs by hand only.
+func (s Schedule) Never() bool { return s.part == nil }
+
+// String is the whole of what the schedule depends on: two schedules of a job with
+// the same text are due at the same instants.
+func (s Schedule) String() string { return s.text }
+
+// An anyPart is due whenever one of its parts is.
+type anyPart []part
+
+func (a anyPart) next(after time.Time) (first time.Time) {
+	for _, p := range a {
+		if t := p.next(after); !t.IsZero() && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	return first
+}
+
+func (a anyPart) last(at time.Time) (latest time.Time) {
+	for _, p := range a {
 		if t := p.last(at); t.After(latest) {
 			latest = t
 		}
 	}
-	return latest.UTC()
-}
-
-// Never reports whether the job has no schedule: it runs by hand only.
-func (s Schedule) Never() bool { return len(s.parts) == 0 }
-
-// String is the whole of what the schedule depends on: two schedules with the
-// same text are due at the same instants.
-func (s Schedule) String() string { return s.text }
-
-// buildSchedule turns the job's cron, every and at into a Schedule. The problems
-// are keyed by the job's own keys.
-func (j *Job) buildSchedule() (Schedule, []Problem) {
-	var s Schedule
-	var bad []Problem
-	problem := func(key string, err error) { bad = append(bad, Problem{[]string{key}, err.Error()}) }
-	var text []string
-
-	zone, err := loadZone(j.Timezone)
-	if err != nil {
-		problem("timezone", err)
-	}
-	policy, err := j.dstPolicy()
-	if err != nil {
-		problem("dst_gap", err)
-	}
-	for _, line := range j.Cron {
-		c, err := parseCron(line)
-		if err != nil {
-			problem("cron", err)
-			continue
-		}
-		s.parts = append(s.parts, cronPart{c, zone, policy})
-		text = append(text, fmt.Sprintf("cron %s in %s", line, zone))
-	}
-	if len(j.Cron) > 0 && (j.DSTGap != "" || j.DSTFold != "") {
-		text = append(text, fmt.Sprintf("gap %s fold %s", j.DSTGap, j.DSTFold))
-	}
-	for _, period := range j.Every {
-		if period < time.Second || period%time.Second != 0 {
-			problem("every", fmt.Errorf("every %s: want whole seconds, one at least", Duration(period)))
-			continue
-		}
-		s.parts = append(s.parts, everyPart(period))
-		text = append(text, "every "+Duration(period).String())
-	}
-	if len(j.At) > 0 {
-		at := atPart(slices.SortedFunc(slices.Values(j.At), time.Time.Compare))
-		s.parts = append(s.parts, at)
-		for _, t := range at {
-			text = append(text, "at "+t.UTC().Format(time.RFC3339Nano))
-		}
-	}
-	s.text = strings.Join(text, "; ")
-	return s, bad
-}
-
-func loadZone(name string) (*time.Location, error) {
-	if name == "Local" {
-		return time.UTC, fmt.Errorf("timezone \"Local\" differs between replicas: name the zone, like \"Europe/Berlin\"")
-	}
-	zone, err := time.LoadLocation(name) // "" is UTC
-	if err != nil {
-		return time.UTC, fmt.Errorf("timezone %q is not known: use an IANA name like \"Europe/Berlin\", or \"UTC\"", name)
-	}
-	return zone, nil
+	return latest
 }
 
 // An everyPart is due at each multiple of its period since the Unix epoch, so
@@ -131,19 +100,23 @@ func (e everyPart) last(at time.Time) time.Time {
 type atPart []time.Time
 
 func (a atPart) next(after time.Time) time.Time {
-	for _, t := range a {
-		if t.After(after) {
-			return t
-		}
+	i, found := slices.BinarySearchFunc(a, after, time.Time.Compare)
+	for found && i < len(a) && !a[i].After(after) {
+		i++
 	}
-	return time.Time{}
+	if i == len(a) {
+		return time.Time{}
+	}
+	return a[i]
 }
 
 func (a atPart) last(at time.Time) time.Time {
-	for _, t := range slices.Backward(a) {
-		if !t.After(at) {
-			return t
-		}
+	i, found := slices.BinarySearchFunc(a, at, time.Time.Compare)
+	switch {
+	case found:
+		return a[i]
+	case i == 0:
+		return time.Time{}
 	}
-	return time.Time{}
+	return a[i-1]
 }

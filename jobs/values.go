@@ -86,12 +86,46 @@ func (l *Durations) UnmarshalTOML(v any) error {
 type Times []time.Time
 
 func (l *Times) UnmarshalTOML(v any) error {
-	return oneOrMany(v, "an instant like 2026-12-01T09:00:00Z", func(item any) bool {
-		t, ok := item.(time.Time)
+	return oneOrMany(v, anInstant, func(item any) bool {
+		t, ok := instant(item)
 		*l = append(*l, t)
-		// TOML's local times carry no offset, so replicas elsewhere would differ.
-		return ok && !strings.HasPrefix(t.Location().String(), "datetime-local") &&
-			!strings.HasPrefix(t.Location().String(), "date-local") && !strings.HasPrefix(t.Location().String(), "time-local")
+		return ok
+	})
+}
+
+// An Instant is a TOML date with its time and its offset.
+type Instant struct{ time.Time }
+
+func (i *Instant) UnmarshalTOML(v any) error {
+	t, ok := instant(v)
+	if !ok {
+		return fmt.Errorf("want %s", anInstant)
+	}
+	i.Time = t
+	return nil
+}
+
+const anInstant = "an instant like 2026-12-01T09:00:00Z, with its offset"
+
+// instant refuses TOML's local times: they carry no offset, so replicas elsewhere
+// would differ.
+func instant(v any) (time.Time, bool) {
+	t, ok := v.(time.Time)
+	return t, ok && !strings.HasSuffix(t.Location().String(), "-local")
+}
+
+// Dates is a TOML value that may be one day of the calendar or a list of them, as
+// text or as TOML's own date.
+type Dates []string
+
+func (l *Dates) UnmarshalTOML(v any) error {
+	return oneOrMany(v, "a date like \"2026-12-25\"", func(item any) bool {
+		if t, ok := item.(time.Time); ok && t.Location().String() == "date-local" {
+			item = t.Format(time.DateOnly)
+		}
+		s, ok := item.(string)
+		*l = append(*l, s)
+		return ok
 	})
 }
 

@@ -186,3 +186,21 @@ func (j *judge) sql(step jobs.Step) (bad []error) {
 	}
 	return bad
 }
+
+// doubt warns of what is allowed and probably not meant.
+func (c *Config) doubt(now time.Time) {
+	used := map[string]bool{}
+	for _, j := range c.jobList() {
+		for _, p := range j.Doubts(now) {
+			c.source.warn(p.Key, "%s", p.Message)
+		}
+		for _, step := range j.Steps {
+			used[step.Target] = true
+		}
+	}
+	for name := range c.Targets {
+		if !used[name] {
+			c.source.warn([]string{"targets", name}, "no step uses the target %q", name)
+		}
+	}
+}
