@@ -21,7 +21,7 @@ const (
 // register tells the store which jobs there are: it remembers since when each has
 // had its schedule, and so from when on its ticks must be accounted for.
 func (s *Scheduler) register(ctx context.Context) error {
-	_, err := s.store.Register(ctx, s.states())
+	_, err := s.store.Register(ctx, s.revision, s.states()...)
 	return err
 }
 
@@ -36,7 +36,7 @@ func (s *Scheduler) states() []store.JobState {
 // accountForGaps compares the ticks that were due with the rows that there are, and
 // writes the missing ones as missed. Every replica does so; a row is inserted once.
 func (s *Scheduler) accountForGaps(ctx context.Context) {
-	states, err := s.store.Register(ctx, s.states())
+	states, err := s.store.Register(ctx, s.revision, s.states()...)
 	if err == nil {
 		var now time.Time
 		if now, err = s.store.Now(ctx); err == nil {

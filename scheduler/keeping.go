@@ -26,7 +26,7 @@ type workforce struct {
 
 // An underway run is one that this replica works on right now.
 type underway struct {
-	lease   time.Duration // what the store is asked to renew it by
+	renewal store.Renewal // what the store is asked for
 	renewAt time.Time
 	cancel  context.CancelCauseFunc
 }
@@ -54,7 +54,7 @@ func (w *workforce) remember(ctx context.Context, run jobs.Run, job *jobs.Job) (
 	lease := storeLease(jobs.Tick{Job: job})
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.runs[run.ID] = &underway{lease: lease, renewAt: time.Now().Add(lease / 3), cancel: cancel}
+	w.runs[run.ID] = &underway{renewal: store.Renewal{Run: run.ID, Lock: run.Lock, Lease: lease}, renewAt: time.Now().Add(lease / 3), cancel: cancel}
 	return held, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -63,19 +63,20 @@ func (w *workforce) remember(ctx context.Context, run jobs.Run, job *jobs.Job) (
 	}
 }
 
-// due returns the runs whose lease is to be renewed now, by the length of it.
-func (w *workforce) due() map[time.Duration][]int64 {
+// due returns the leases of runs that are to be renewed now, and within what time.
+func (w *workforce) due() (due []store.Renewal, within time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
-	due := map[time.Duration][]int64{}
-	for id, u := range w.runs {
+	within = recordWithin
+	for _, u := range w.runs {
 		if !now.Before(u.renewAt) {
-			due[u.lease] = append(due[u.lease], id)
-			u.renewAt = now.Add(u.lease / 3)
+			due = append(due, u.renewal)
+			within = min(within, u.renewal.Lease/3)
+			u.renewAt = now.Add(u.renewal.Lease / 3)
 		}
 	}
-	return due
+	return due, within
 }
 
 func (w *workforce) lose(id int64, why error) {
@@ -147,17 +148,16 @@ func (s *Scheduler) startKeeping() *keeping {
 
 // renew moves the end of the runs' leases along in the store, many in a statement.
 func (s *Scheduler) renew(ctx context.Context) {
-	for lease, ids := range s.work.due() {
-		within, cancel := context.WithTimeout(ctx, lease/3)
-		lost, err := s.store.Renew(within, s.replica, ids, lease)
-		cancel()
-		if err != nil && ctx.Err() == nil {
-			s.log.Warn("leases of runs were not renewed in the store", "runs", len(ids), "error", err)
-		}
-		for _, id := range lost {
-			s.log.Error("run is no longer ours", "run", id)
-			s.work.lose(id, errors.Join(redlock.ErrLost, errTakenOver))
-		}
+	due, within := s.work.due()
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	lost, err := s.store.Renew(ctx, s.replica, due...)
+	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
+		s.log.Warn("leases of runs were not renewed in the store", "runs", len(due), "error", err)
+	}
+	for _, id := range lost {
+		s.log.Error("run is no longer ours", "run", id)
+		s.work.lose(id, errors.Join(redlock.ErrLost, errTakenOver))
 	}
 }
 

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -29,8 +30,9 @@ func (s *Scheduler) settle(ctx context.Context, tick jobs.Tick, begun func(jobs.
 	}
 	deadline := tick.Due.Add(tick.Job.StartDeadline.D())
 	wait := 10 * time.Millisecond
+	token := crand.Text()
 	for {
-		run, err := s.trigger(ctx, tick, begun)
+		run, err := s.trigger(ctx, tick, token, begun)
 		switch {
 		case errors.Is(err, errElsewhere):
 			log.Debug("tick is another replica's")

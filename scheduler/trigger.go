@@ -16,8 +16,9 @@ import (
 // trigger turns a tick into at most one run: the lease keeps the other replicas
 // away, the claim makes the tick ours, the fence guards what the steps write. It
 // makes one attempt; settle decides what an error means for the tick. begun hears
-// of the run as soon as it has its row.
-func (s *Scheduler) trigger(ctx context.Context, tick jobs.Tick, begun func(jobs.Run)) (jobs.Run, error) {
+// of the run as soon as it has its row. The token is the same in all attempts, so
+// that a claim whose answer was lost finds its run again.
+func (s *Scheduler) trigger(ctx context.Context, tick jobs.Tick, token string, begun func(jobs.Run)) (jobs.Run, error) {
 	if time.Since(tick.Due) > tick.Job.StartDeadline.D() {
 		return jobs.Run{}, errLate
 	}
@@ -31,8 +32,8 @@ func (s *Scheduler) trigger(ctx context.Context, tick jobs.Tick, begun func(jobs
 	}
 	defer s.release(lease)
 
-	run, err := s.claim(ctx, tick, lease)
-	if errors.Is(err, store.ErrClaimed) {
+	run, err := s.claim(ctx, tick, token, lease)
+	if errors.Is(err, store.ErrClaimed) || errors.Is(err, store.ErrRevision) {
 		return jobs.Run{}, errElsewhere
 	}
 	if err != nil {
@@ -53,11 +54,11 @@ func (s *Scheduler) trigger(ctx context.Context, tick jobs.Tick, begun func(jobs
 }
 
 // claim asks the store for the tick, for no longer than the lease can be trusted.
-func (s *Scheduler) claim(ctx context.Context, tick jobs.Tick, lease *redlock.Lease) (jobs.Run, error) {
+func (s *Scheduler) claim(ctx context.Context, tick jobs.Tick, token string, lease *redlock.Lease) (jobs.Run, error) {
 	ctx, cancel := context.WithTimeout(ctx, lease.Validity())
 	defer cancel()
 	run, err := s.store.Claim(ctx, store.Claim{
-		Tick: tick, Replica: s.replica, Revision: s.revision,
+		Tick: tick, Replica: s.replica, Revision: s.revision, Token: token,
 		Lease: storeLease(tick), Evidence: evidenceOf(lease),
 	})
 	if err != nil {

@@ -23,6 +23,8 @@ var (
 	ErrClaimed = errors.New("tick has its run already")
 	// ErrOverlap: the lock has a running run whose lease has not ended.
 	ErrOverlap = errors.New("lock has a running run")
+	// ErrRevision: another revision of the jobs is the active one.
+	ErrRevision = errors.New("another revision of the jobs is active")
 	// ErrFenced: the run is not ours to change any more: it has ended, or its
 	// lock was granted again under a higher fence.
 	ErrFenced = errors.New("run has ended or was fenced off")
@@ -38,8 +40,16 @@ type Claim struct {
 	Tick     jobs.Tick
 	Replica  string
 	Revision string
+	Token    string        // random; a claim that is repeated with it finds the run that it began
 	Lease    time.Duration // how long until the run counts as lost, unless renewed
 	Evidence jobs.Evidence
+}
+
+// A Renewal asks for more time for a running run.
+type Renewal struct {
+	Run   int64
+	Lock  string
+	Lease time.Duration // from now
 }
 
 // A Filter picks runs for a list, newest first. Zero fields do not filter.
@@ -72,14 +82,16 @@ type Replica struct {
 // store cannot be reached returns an error that is ErrAway, within the context's
 // deadline.
 type Store interface {
-	// Claim makes the tick ours, or says why not: ErrClaimed, ErrOverlap. It mints
-	// the fence and inserts the run as running. A run in the way whose lease ended
-	// by the store's clock is closed as unknown(replica_lost) in passing.
+	// Claim makes the tick ours, or says why not: ErrClaimed, ErrOverlap,
+	// ErrRevision. It mints the fence and inserts the run as running. A run in the
+	// way whose lease ended by the store's clock is closed as unknown(replica_lost)
+	// in passing. A claim whose answer was lost is repeated with the same token: it
+	// finds the run that it began, while that still runs.
 	Claim(ctx context.Context, c Claim) (jobs.Run, error)
 
-	// Renew moves lease_until of this replica's running runs to lease from now, in
-	// one statement, and returns the ids that are no longer ours to renew.
-	Renew(ctx context.Context, replica string, runs []int64, lease time.Duration) (lost []int64, err error)
+	// Renew moves the leases of this replica's running runs, in one statement, and
+	// returns the ids that are no longer ours to renew.
+	Renew(ctx context.Context, replica string, runs ...Renewal) (lost []int64, err error)
 
 	// Finish writes how a claimed run ended, its steps with it, guarded by its
 	// fence and by being still running: ErrFenced otherwise. Repeating a Finish
@@ -107,10 +119,16 @@ type Store interface {
 	// Dues returns which instants of [from, to] have a row for this job.
 	Dues(ctx context.Context, job string, from, to time.Time) ([]time.Time, error)
 
+	// Activate makes a revision of the jobs the one that alone may claim and
+	// register, from now on; runs of another that are under way go on. Active
+	// returns it: none is, and any may, until Activate is called.
+	Activate(ctx context.Context, revision string) error
+	Active(ctx context.Context) (revision string, err error)
+
 	// Register tells which jobs there are and how they are scheduled. A job that is
 	// new, or whose schedule changed, is accounted for from now on; the others keep
-	// their Since. It returns the states of all the named jobs.
-	Register(ctx context.Context, jobs []JobState) ([]JobState, error)
+	// their Since. It returns the states of all the named jobs, or ErrRevision.
+	Register(ctx context.Context, revision string, jobs ...JobState) ([]JobState, error)
 
 	// Beat reports that a replica lives; Replicas lists those seen within a day.
 	Beat(ctx context.Context, r Replica) error

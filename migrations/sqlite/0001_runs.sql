@@ -3,7 +3,7 @@
 --   one row per (job, due, attempt)      the unique constraint of runs
 --   one running run per lock             the partial unique index runs_running
 --   a run that has ended never changes   a trigger on runs, steps and output
---   a fence is never granted twice       fences only grows
+--   a fence is never granted twice       it is the id of the run, which only grows
 --
 -- Instants are text, 2026-11-21T08:00:00.000000Z: always UTC, always that wide, so
 -- that text order is time order. A claim is a transaction that began IMMEDIATE, so
@@ -22,9 +22,11 @@ CREATE TABLE replicas (
     seen     TEXT NOT NULL
 ) STRICT;
 
-CREATE TABLE fences (
-    lock  TEXT PRIMARY KEY NOT NULL,
-    fence INTEGER NOT NULL -- the last that was granted
+-- The revision of the jobs that alone may claim. No row: any may.
+CREATE TABLE active (
+    one      INTEGER PRIMARY KEY CHECK (one = 1),
+    revision TEXT NOT NULL,
+    since    TEXT NOT NULL
 ) STRICT;
 
 CREATE TABLE runs (
@@ -37,7 +39,6 @@ CREATE TABLE runs (
     reason      TEXT    NOT NULL DEFAULT '',
     error       TEXT    NOT NULL DEFAULT '',
     lock        TEXT    NOT NULL,
-    fence       INTEGER NOT NULL DEFAULT 0,
     replica     TEXT    NOT NULL,
     revision    TEXT    NOT NULL,
     started     TEXT,
@@ -49,10 +50,10 @@ CREATE TABLE runs (
     lowest_us   INTEGER NOT NULL DEFAULT 0,
     left_us     INTEGER NOT NULL DEFAULT 0,
     extensions  INTEGER NOT NULL DEFAULT 0,
+    token       TEXT    NOT NULL DEFAULT '', -- who claimed it, while it runs
     CONSTRAINT runs_tick UNIQUE (job, due, attempt),
     CONSTRAINT runs_ended CHECK ((status = 'running') = (finished IS NULL)),
-    CONSTRAINT runs_begun CHECK ((status IN ('skipped', 'missed')) = (started IS NULL)),
-    CONSTRAINT runs_fenced CHECK ((started IS NULL) = (fence = 0))
+    CONSTRAINT runs_begun CHECK ((status IN ('skipped', 'missed')) = (started IS NULL))
 ) STRICT;
 
 CREATE UNIQUE INDEX runs_running ON runs (lock) WHERE status = 'running';
@@ -81,8 +82,8 @@ CREATE TABLE output (
 
 CREATE TRIGGER runs_forward BEFORE UPDATE ON runs
 WHEN old.status <> 'running'
-  OR (old.id, old.job, old.due, old.attempt, old."trigger", old.lock, old.fence, old.replica, old.revision, old.started)
-     <> (new.id, new.job, new.due, new.attempt, new."trigger", new.lock, new.fence, new.replica, new.revision, new.started)
+  OR (old.id, old.job, old.due, old.attempt, old."trigger", old.lock, old.replica, old.revision, old.started)
+     <> (new.id, new.job, new.due, new.attempt, new."trigger", new.lock, new.replica, new.revision, new.started)
 BEGIN
     SELECT raise(ABORT, 'what runs keeps of a run that has ended never changes');
 END;
@@ -95,10 +96,4 @@ END;
 CREATE TRIGGER output_forward BEFORE UPDATE ON output
 BEGIN
     SELECT raise(ABORT, 'what output keeps of a run that has ended never changes');
-END;
-
-CREATE TRIGGER fences_grow BEFORE UPDATE ON fences
-WHEN new.fence <= old.fence OR new.lock <> old.lock
-BEGIN
-    SELECT raise(ABORT, 'a fence only grows');
 END;

@@ -2,7 +2,7 @@ package postgres
 
 import (
 	"context"
-	"errors"
+	"crypto/rand"
 	"fmt"
 	"time"
 
@@ -12,156 +12,154 @@ import (
 	"quorate/store"
 )
 
-// A verdict is what a function of 0002 decided, and the run that it concerns.
-type verdict struct {
-	word string
-	run  jobs.Run
+// A claimed is what quorate.claim answers to one wish, and the run that it concerns.
+type claimed struct {
+	Wanted     string
+	Verdict    string
+	ID         *int64
+	Status     *jobs.Status
+	Replica    *string
+	Lock       *string
+	Started    *time.Time
+	LeaseUntil *time.Time
 }
-
-func scanVerdict(row pgx.CollectableRow) (v verdict, err error) {
-	v.run, err = scan(row, &v.word)
-	return v, err
-}
-
-// judged wraps the call of a function that returns verdicts.
-func judged(call string) string {
-	return `SELECT v.verdict, ` + columns + `, r.lease_until FROM ` + call + ` v, LATERAL (SELECT (v.run).*) r`
-}
-
-var claim = judged(`quorate.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`)
 
 func (s *Store) Claim(ctx context.Context, c store.Claim) (jobs.Run, error) {
 	if err := c.Check(); err != nil {
 		return jobs.Run{}, err
 	}
-	t, e := c.Tick, c.Evidence
-	v, err := one(ctx, s, scanVerdict, claim,
-		t.Job.Name, store.Instant(t.Due), t.Attempt, string(t.Trigger), t.Lock(), store.Text(c.Replica), store.Text(c.Revision),
-		c.Lease, e.Votes, e.Masters, e.Granted.Microseconds(), e.Lowest.Microseconds(), e.Left.Microseconds(), e.Extensions)
-	if err != nil {
-		return jobs.Run{}, err
+	if c.Token == "" {
+		c.Token = rand.Text() // we may have to ask again ourselves
 	}
-	switch v.word {
+	a, err := s.claims.do(ctx, c)
+	if err != nil {
+		return jobs.Run{}, s.fault(ctx, err)
+	}
+	t := c.Tick
+	switch a.Verdict {
 	case "granted":
-		return v.run, nil
+		return jobs.Run{
+			ID: *a.ID, Job: t.Job.Name, Due: store.Instant(t.Due), Attempt: t.Attempt, Trigger: t.Trigger, Status: jobs.Running,
+			Lock: t.Lock(), Fence: jobs.Fence(*a.ID), Replica: store.Text(c.Replica), Revision: store.Text(c.Revision),
+			Started: *a.Started, LeaseUntil: *a.LeaseUntil, Evidence: c.Evidence,
+		}, nil
 	case "claimed":
-		return jobs.Run{}, fmt.Errorf("%s: %w: run %d of replica %q, %s", t, store.ErrClaimed, v.run.ID, v.run.Replica, v.run.Status)
+		return jobs.Run{}, fmt.Errorf("%s: %w: run %d of replica %q, %s", t, store.ErrClaimed, *a.ID, *a.Replica, *a.Status)
+	case "revision":
+		return jobs.Run{}, fmt.Errorf("%s: %w: not %q", t, store.ErrRevision, c.Revision)
 	}
 	return jobs.Run{}, fmt.Errorf("%s: %w: run %d of replica %q holds %q until %s",
-		t, store.ErrOverlap, v.run.ID, v.run.Replica, v.run.Lock, v.run.LeaseUntil.Format(time.RFC3339Nano))
+		t, store.ErrOverlap, *a.ID, *a.Replica, *a.Lock, a.LeaseUntil.Format(time.RFC3339Nano))
 }
 
-func (s *Store) Renew(ctx context.Context, replica string, runs []int64, lease time.Duration) ([]int64, error) {
+const claim = `SELECT * FROM quorate.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`
+
+// sendClaims claims many ticks in one statement.
+func (s *Store) sendClaims(ctx context.Context, calls []store.Claim, patient bool) ([]claimed, error) {
+	rows, err := again(ctx, func() ([]claimed, error) {
+		rows, _ := s.pool.Query(ctx, claim, patience(patient),
+			column(calls, func(c store.Claim) string { return c.Tick.Job.Name }),
+			column(calls, func(c store.Claim) time.Time { return store.Instant(c.Tick.Due) }),
+			column(calls, func(c store.Claim) int { return c.Tick.Attempt }),
+			column(calls, func(c store.Claim) string { return string(c.Tick.Trigger) }),
+			column(calls, func(c store.Claim) string { return c.Tick.Lock() }),
+			column(calls, func(c store.Claim) string { return store.Text(c.Replica) }),
+			column(calls, func(c store.Claim) string { return store.Text(c.Revision) }),
+			column(calls, func(c store.Claim) string { return store.Text(c.Token) }),
+			column(calls, func(c store.Claim) time.Duration { return c.Lease }),
+			column(calls, func(c store.Claim) int { return c.Evidence.Votes }),
+			column(calls, func(c store.Claim) int { return c.Evidence.Masters }),
+			column(calls, func(c store.Claim) int64 { return c.Evidence.Granted.Microseconds() }),
+			column(calls, func(c store.Claim) int64 { return c.Evidence.Lowest.Microseconds() }),
+			column(calls, func(c store.Claim) int64 { return c.Evidence.Left.Microseconds() }),
+			column(calls, func(c store.Claim) int { return c.Evidence.Extensions }))
+		return pgx.CollectRows(rows, pgx.RowToStructByPos[claimed])
+	})
+	return inOrder(calls, rows, err, lockOf, func(a claimed) any { return a.Wanted })
+}
+
+func lockOf(c store.Claim) any { return c.Tick.Lock() }
+
+// column is one field of many calls, as a statement takes them.
+func column[C, T any](calls []C, field func(C) T) []T {
+	values := make([]T, len(calls))
+	for i, c := range calls {
+		values[i] = field(c)
+	}
+	return values
+}
+
+// inOrder brings answers into the order of the calls: both name what they are about.
+func inOrder[C, A any](calls []C, answers []A, err error, ofCall func(C) any, ofAnswer func(A) any) ([]A, error) {
+	if err != nil {
+		return nil, err
+	}
+	about := make(map[any]A, len(answers))
+	for _, a := range answers {
+		about[ofAnswer(a)] = a
+	}
+	ordered := make([]A, len(calls))
+	for i, c := range calls {
+		a, ok := about[ofCall(c)]
+		if !ok {
+			return nil, fmt.Errorf("%d calls and %d answers, none for %v", len(calls), len(answers), ofCall(c))
+		}
+		ordered[i] = a
+	}
+	return ordered, nil
+}
+
+// patience is how long a call waits for rows that another has locked. Where it
+// carries others it must not make them wait; alone it waits as long as the
+// connection says.
+func patience(patient bool) string {
+	if patient {
+		return ""
+	}
+	return "250ms"
+}
+
+// again asks once more, and then once again, where nobody answered: a connection
+// that was cut is replaced, and whether the last call was heard before it was cut
+// is found out by asking. So it is only for what may be said twice.
+func again[T any](ctx context.Context, ask func() (T, error)) (answer T, err error) {
+	for pause := 10 * time.Millisecond; ; pause *= 5 {
+		answer, err = ask()
+		if err == nil || !isAway(err) || pause > 100*time.Millisecond {
+			return answer, err
+		}
+		select {
+		case <-ctx.Done():
+			return answer, err
+		case <-time.After(pause):
+		}
+	}
+}
+
+// Renew may be said twice, too.
+func (s *Store) Renew(ctx context.Context, replica string, runs ...store.Renewal) ([]int64, error) {
 	if len(runs) == 0 {
 		return nil, nil
 	}
-	renewed, err := many(ctx, s, pgx.RowTo[int64], `SELECT quorate.renew($1, $2, $3)`, store.Text(replica), runs, lease)
+	renewed, err := again(ctx, func() ([]int64, error) {
+		rows, _ := s.pool.Query(ctx, `SELECT quorate.renew($1, $2, $3, $4)`, store.Text(replica),
+			column(runs, func(r store.Renewal) int64 { return r.Run }),
+			column(runs, func(r store.Renewal) string { return r.Lock }),
+			column(runs, func(r store.Renewal) time.Duration { return r.Lease }))
+		return pgx.CollectRows(rows, pgx.RowTo[int64])
+	})
 	if err != nil {
-		return nil, err
+		return nil, s.fault(ctx, err)
 	}
 	ours := make(map[int64]bool, len(renewed))
 	for _, id := range renewed {
 		ours[id] = true
 	}
 	var lost []int64
-	for _, id := range runs {
-		if !ours[id] {
-			lost = append(lost, id)
+	for _, r := range runs {
+		if !ours[r.Run] {
+			lost = append(lost, r.Run)
 		}
 	}
 	return lost, nil
-}
-
-var finish = judged(`quorate.finish($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`)
-
-func (s *Store) Finish(ctx context.Context, run jobs.Run, o jobs.Outcome) (jobs.Run, error) {
-	if err := store.CheckOutcome(run, o); err != nil {
-		return jobs.Run{}, err
-	}
-	e, steps := o.Evidence, store.Steps(o.Steps)
-	v, err := one(ctx, s, scanVerdict, finish,
-		run.ID, store.Instant(run.Due), int64(run.Fence), string(o.Status), string(o.Reason), store.Text(o.Error),
-		e.Lowest.Microseconds(), e.Left.Microseconds(), e.Extensions, stepRows(steps))
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return jobs.Run{}, fmt.Errorf("finish of run %d: %w", run.ID, store.ErrNotFound)
-	case err != nil:
-		return jobs.Run{}, err
-	case v.word != "finished":
-		return jobs.Run{}, fmt.Errorf("finish of run %d under fence %d: %w: it is %s(%s) under fence %d",
-			run.ID, run.Fence, store.ErrFenced, v.run.Status, v.run.Reason, v.run.Fence)
-	}
-	v.run.Steps = steps
-	return v.run, nil
-}
-
-// A stepRow is a step as quorate.finish reads it.
-type stepRow struct {
-	Index    int        `json:"idx"`
-	Name     string     `json:"name"`
-	Kind     string     `json:"kind"`
-	Status   string     `json:"status"`
-	Started  *time.Time `json:"started"`
-	Finished *time.Time `json:"finished"`
-	Rows     int64      `json:"rows"`
-	Output   string     `json:"output"`
-	Error    string     `json:"error"`
-}
-
-func stepRows(steps []jobs.StepRun) []stepRow {
-	rows := make([]stepRow, 0, len(steps))
-	for _, s := range steps {
-		rows = append(rows, stepRow{
-			s.Index, s.Name, s.Kind, string(s.Status), instant(s.Started), instant(s.Finished), s.Rows, s.Output, s.Error,
-		})
-	}
-	return rows
-}
-
-// instant is NULL for the zero time.
-func instant(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
-}
-
-// An endedRow is a tick that never ran, as quorate.record reads it.
-type endedRow struct {
-	Job      string    `json:"job"`
-	Due      time.Time `json:"due"`
-	Attempt  int       `json:"attempt"`
-	Trigger  string    `json:"trigger"`
-	Status   string    `json:"status"`
-	Reason   string    `json:"reason"`
-	Error    string    `json:"error"`
-	Lock     string    `json:"lock"`
-	Replica  string    `json:"replica"`
-	Revision string    `json:"revision"`
-}
-
-func (s *Store) Record(ctx context.Context, ended ...jobs.Run) ([]jobs.Run, error) {
-	if len(ended) == 0 {
-		return nil, nil
-	}
-	rows := make([]endedRow, 0, len(ended))
-	for _, r := range ended {
-		if err := store.CheckEnded(r); err != nil {
-			return nil, err
-		}
-		rows = append(rows, endedRow{
-			r.Job, store.Instant(r.Due), r.Attempt, string(r.Trigger), string(r.Status), string(r.Reason),
-			store.Text(r.Error), store.Text(r.Lock), store.Text(r.Replica), store.Text(r.Revision),
-		})
-	}
-	return many(ctx, s, scanRun, `SELECT `+columns+`, r.lease_until FROM quorate.record($1) r ORDER BY r.id`, rows)
-}
-
-// Reap makes the partitions of the months to come, too: every replica reaps each
-// minute, which is as often as a calendar needs.
-func (s *Store) Reap(ctx context.Context) ([]jobs.Run, error) {
-	if _, err := s.pool.Exec(ctx, `SELECT quorate.make_months()`); err != nil {
-		return nil, s.fault(ctx, err)
-	}
-	return many(ctx, s, scanRun, `SELECT `+columns+`, r.lease_until FROM quorate.reap() r ORDER BY r.id`)
 }

@@ -30,20 +30,27 @@ func (s *Store) fault(ctx context.Context, err error) error {
 			return fmt.Errorf("%s has no tables of this version (%s): run \"quorate migrate\"", s.place, answer.Message)
 		}
 	}
-	if away(err, answer) {
+	if isAway(err) {
 		return store.Away(s.place, brief{err})
 	}
 	return fmt.Errorf("%s: %w", s.place, err)
 }
 
-// away reports whether nobody was there to answer.
-func away(err error, answer *pgconn.PgError) bool {
+// isRefused reports whether the server has answered, and done nothing.
+func isRefused(err error) bool {
+	var answer *pgconn.PgError
+	return errors.As(err, &answer) && !isAway(err)
+}
+
+// isAway reports whether nobody was there to answer.
+func isAway(err error) bool {
 	var connect *pgconn.ConnectError
+	var answer *pgconn.PgError
 	var network net.Error
 	switch {
 	case errors.As(err, &connect):
 		return true
-	case answer != nil:
+	case errors.As(err, &answer):
 		// Connection exceptions, a server that starts or stops, too many
 		// connections, and a standby, which takes no writes.
 		code := answer.Code

@@ -2,41 +2,42 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
 	"quorate/store"
 )
 
-func (s *Store) Register(ctx context.Context, list []store.JobState) ([]store.JobState, error) {
+func (s *Store) Activate(ctx context.Context, revision string) error {
+	_, err := s.pool.Exec(ctx, `SELECT quorate.activate($1)`, store.Text(revision))
+	return s.fault(ctx, err)
+}
+
+func (s *Store) Active(ctx context.Context) (string, error) {
+	revisions, err := many(ctx, s, pgx.RowTo[string], `SELECT revision FROM quorate.active`)
+	if err != nil || len(revisions) == 0 {
+		return "", err
+	}
+	return revisions[0], nil
+}
+
+func (s *Store) Register(ctx context.Context, revision string, list ...store.JobState) ([]store.JobState, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
-	names, schedules := make([]string, len(list)), make([]string, len(list))
-	for i, j := range list {
-		names[i], schedules[i] = store.Text(j.Name), store.Text(j.Schedule)
+	states, err := many(ctx, s, pgx.RowToStructByPos[store.JobState],
+		`SELECT name, schedule, since FROM quorate.register($1, $2, $3)`, store.Text(revision),
+		column(list, func(j store.JobState) string { return store.Text(j.Name) }),
+		column(list, func(j store.JobState) string { return store.Text(j.Schedule) }))
+	if err == nil && len(states) == 0 {
+		err = fmt.Errorf("register %d jobs: %w: not %q", len(list), store.ErrRevision, revision)
 	}
-	// In the order of names, so that two replicas do not wait for each other. What
-	// another one changes meanwhile is seen by the second statement.
-	_, err := s.pool.Exec(ctx, `
-		INSERT INTO quorate.jobs AS j (name, schedule, since)
-		SELECT DISTINCT ON (n.name) n.name, n.schedule, clock_timestamp()
-		  FROM unnest($1::text[], $2::text[]) AS n (name, schedule)
-		 ORDER BY n.name
-		    ON CONFLICT (name) DO UPDATE SET schedule = excluded.schedule, since = excluded.since
-		 WHERE j.schedule <> excluded.schedule`, names, schedules)
-	if err != nil {
-		return nil, s.fault(ctx, err)
-	}
-	return many(ctx, s, pgx.RowToStructByPos[store.JobState], `
-		SELECT j.name, j.schedule, j.since FROM quorate.jobs j WHERE j.name = ANY ($1) ORDER BY j.name`, names)
+	return states, err
 }
 
 func (s *Store) Beat(ctx context.Context, r store.Replica) error {
-	_, err := s.pool.Exec(ctx, `
-		INSERT INTO quorate.replicas (name, revision, started, seen) VALUES ($1, $2, $3, clock_timestamp())
-		    ON CONFLICT (name) DO UPDATE SET revision = excluded.revision, started = excluded.started, seen = excluded.seen`,
-		store.Text(r.Name), store.Text(r.Revision), store.Instant(r.Started))
+	_, err := s.pool.Exec(ctx, `SELECT quorate.beat($1, $2, $3)`, store.Text(r.Name), store.Text(r.Revision), store.Instant(r.Started))
 	return s.fault(ctx, err)
 }
 

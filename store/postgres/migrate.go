@@ -2,9 +2,12 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"quorate/migrations"
 	"quorate/store"
@@ -57,11 +60,21 @@ func step(ctx context.Context, tx pgx.Tx, files []migrations.File) (due bool, er
 		return false, err
 	}
 	if _, err := tx.Exec(ctx, next.SQL); err != nil {
-		return false, fmt.Errorf("migration %s: %w", next.Name, err)
+		return false, fmt.Errorf("migration %s%s: %w", next.Name, line(next.SQL, err), err)
 	}
 	_, err = tx.Exec(ctx, `INSERT INTO quorate.migrations (number, name, checksum) VALUES ($1, $2, $3)`,
 		next.Number, next.Name, next.Checksum)
 	return true, err
+}
+
+// line says in which line of a file the server found its error.
+func line(sql string, err error) string {
+	var answer *pgconn.PgError
+	text := []rune(sql)
+	if !errors.As(err, &answer) || answer.Position < 1 || int(answer.Position) > len(text) {
+		return ""
+	}
+	return fmt.Sprintf(", line %d", 1+strings.Count(string(text[:answer.Position-1]), "\n"))
 }
 
 const marks = `SELECT number, name, checksum FROM quorate.migrations ORDER BY number`

@@ -96,7 +96,7 @@ func TestAMigrationThatFailsLeavesNothing(t *testing.T) {
 	}
 	defer conn.Close(t.Context())
 	// Someone else's table is in the way of the first file's last tables.
-	run(t, conn, `CREATE SCHEMA quorate; CREATE TABLE quorate.live (x int)`)
+	run(t, conn, `CREATE SCHEMA quorate; CREATE TABLE quorate.locks (x int)`)
 	s := opened(t, url)
 	if err := s.Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "0001_runs.sql") {
 		t.Errorf("migrate says: %v", err)
@@ -104,7 +104,7 @@ func TestAMigrationThatFailsLeavesNothing(t *testing.T) {
 	if there := value[bool](t, conn, `SELECT to_regclass('quorate.runs') IS NOT NULL`); there {
 		t.Error("half of a migration is there")
 	}
-	run(t, conn, `DROP TABLE quorate.live`)
+	run(t, conn, `DROP TABLE quorate.locks`)
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Errorf("with the obstacle gone, migrate says: %v", err)
 	}

@@ -31,8 +31,10 @@ import (
 
 // A Store is a pool of connections to one database.
 type Store struct {
-	pool  *pgxpool.Pool
-	place string // postgres at host:port/database
+	pool     *pgxpool.Pool
+	place    string // postgres at host:port/database
+	claims   *group[store.Claim, claimed]
+	finishes *group[ending, ended]
 }
 
 var _ store.Store = (*Store)(nil)
@@ -46,6 +48,8 @@ func Open(ctx context.Context, rawURL string) (*Store, error) {
 	}
 	conn := config.ConnConfig
 	s := &Store{place: fmt.Sprintf("postgres at %s:%d/%s", conn.Host, conn.Port, conn.Database)}
+	s.claims = newGroup(s.sendClaims, isRefused, lockOf)
+	s.finishes = newGroup(s.sendFinishes, isRefused, runOf)
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, fmt.Errorf("%s: %w", s.place, err)
 	}
@@ -70,6 +74,8 @@ var defaults = map[string]string{
 	// The functions count on each of their statements seeing what was committed
 	// before it.
 	"default_transaction_isolation": "read committed",
+	// To compile a plan takes longer than to run any of ours.
+	"jit": "off",
 	// Above the deadlines of all callers: these end what a vanished replica left.
 	"statement_timeout":                   "30s",
 	"lock_timeout":                        "10s",

@@ -14,22 +14,23 @@ import (
 
 // columns of r, a row of quorate.runs. The lease comes behind them: where it
 // stands depends on whether the run still runs.
-const columns = `r.id, r.job, r.due, r.attempt, r.trigger, r.status, r.reason, r.error, r.lock, r.fence, r.replica, r.revision,
+const columns = `r.id, r.job, r.due, r.attempt, r.trigger, r.status, r.reason, r.error, r.lock, r.replica, r.revision,
 	r.started, r.finished, r.votes, r.masters, r.granted_us, r.lowest_us, r.left_us, r.extensions`
 
 const selectRuns = `SELECT ` + columns + `, coalesce(l.lease_until, r.lease_until)
-	FROM quorate.runs r LEFT JOIN quorate.live l ON l.run = r.id`
+	FROM quorate.runs r LEFT JOIN quorate.locks l ON r.status = 'running' AND l.lock = r.lock AND l.run = r.id`
 
-func scanRun(row pgx.CollectableRow) (jobs.Run, error) { return scan(row) }
-
-// scan reads what stands before the columns, the columns and the lease.
-func scan(row pgx.CollectableRow, before ...any) (r jobs.Run, err error) {
+// scanRun reads the columns and the lease. The fence of a run is its id.
+func scanRun(row pgx.CollectableRow) (r jobs.Run, err error) {
 	var started, finished, lease *time.Time
 	var granted, lowest, left int64
 	e := &r.Evidence
-	err = row.Scan(append(before, &r.ID, &r.Job, &r.Due, &r.Attempt, &r.Trigger, &r.Status, &r.Reason, &r.Error,
-		&r.Lock, &r.Fence, &r.Replica, &r.Revision, &started, &finished,
-		&e.Votes, &e.Masters, &granted, &lowest, &left, &e.Extensions, &lease)...)
+	err = row.Scan(&r.ID, &r.Job, &r.Due, &r.Attempt, &r.Trigger, &r.Status, &r.Reason, &r.Error,
+		&r.Lock, &r.Replica, &r.Revision, &started, &finished,
+		&e.Votes, &e.Masters, &granted, &lowest, &left, &e.Extensions, &lease)
+	if started != nil {
+		r.Fence = jobs.Fence(r.ID)
+	}
 	r.Started, r.Finished, r.LeaseUntil = zeroed(started), zeroed(finished), zeroed(lease)
 	e.Granted, e.Lowest, e.Left = micros(granted), micros(lowest), micros(left)
 	return r, err
@@ -78,8 +79,16 @@ func (s *Store) Runs(ctx context.Context, f store.Filter) ([]jobs.Run, error) {
 	if f.Job != "" {
 		filter("r.job = $%d", store.Text(f.Job))
 	}
-	if f.Status != "" {
-		filter("r.status = $%d", string(f.Status))
+	switch f.Status {
+	case "":
+	case jobs.Running:
+		where = append(where, "(r.id, r.due) IN (SELECT l.run, l.due FROM quorate.locks l WHERE l.run IS NOT NULL)")
+	case jobs.Succeeded:
+		where = append(where, "r.status = 'succeeded'")
+	case jobs.Failed, jobs.Skipped, jobs.Missed, jobs.Unknown:
+		filter("r.trouble = $%d", string(f.Status))
+	default:
+		return nil, nil // no run has such a status
 	}
 	if !f.Since.IsZero() {
 		filter("r.due >= $%d", store.Instant(f.Since))
@@ -114,7 +123,7 @@ func (s *Store) settled(ctx context.Context, after int64) (int64, error) {
 	if err != nil || newest <= after {
 		return newest, err
 	}
-	if _, err := s.pool.Exec(ctx, `SELECT pg_advisory_xact_lock(quorate.ids_lock())`); err != nil {
+	if _, err := s.pool.Exec(ctx, `SELECT pg_advisory_xact_lock(8173254061)`); err != nil {
 		return 0, s.fault(ctx, err)
 	}
 	return newest, nil
@@ -132,7 +141,7 @@ func (s *Store) Latest(ctx context.Context) (map[string]jobs.Run, error) {
 		SELECT `+columns+`, coalesce(l.lease_until, r.lease_until)
 		  FROM names n
 		 CROSS JOIN LATERAL (SELECT * FROM quorate.runs r WHERE r.job = n.job ORDER BY r.id DESC LIMIT 1) r
-		  LEFT JOIN quorate.live l ON l.run = r.id`)
+		  LEFT JOIN quorate.locks l ON r.status = 'running' AND l.lock = r.lock AND l.run = r.id`)
 	if err != nil {
 		return nil, err
 	}

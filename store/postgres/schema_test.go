@@ -59,37 +59,34 @@ func TestTheSchemaRefusesWhatBreaksAPromise(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	insert := `INSERT INTO quorate.runs (job, due, attempt, trigger, lock, replica, revision, status, fence, started, finished, lease_until)
+	insert := `INSERT INTO quorate.runs (job, due, attempt, trigger, lock, replica, revision, status, started, finished, lease_until)
 		VALUES ('x', '2026-11-21', 1, 'manual', 'running', 'r', 'v', `
 	for name, sql := range map[string]string{
 		"another end of a run":            fmt.Sprintf(`UPDATE quorate.runs SET status = 'failed' WHERE id = %d`, done.ID),
 		"a run that runs again":           fmt.Sprintf(`UPDATE quorate.runs SET status = 'running', finished = NULL WHERE id = %d`, done.ID),
 		"another error of a run":          fmt.Sprintf(`UPDATE quorate.runs SET error = 'x' WHERE id = %d`, done.ID),
 		"another tick for a run":          fmt.Sprintf(`UPDATE quorate.runs SET job = 'x' WHERE id = %d`, running.ID),
-		"another fence for a run":         fmt.Sprintf(`UPDATE quorate.runs SET fence = 99 WHERE id = %d`, running.ID),
+		"another id for a run":            fmt.Sprintf(`UPDATE quorate.runs SET id = 99 WHERE id = %d`, running.ID),
 		"a running run that has finished": fmt.Sprintf(`UPDATE quorate.runs SET finished = now() WHERE id = %d`, running.ID),
 		"another step":                    `UPDATE quorate.steps SET status = 'failed'`,
 		"another output":                  `UPDATE quorate.output SET text = 'y'`,
-		"a fence that falls":              `UPDATE quorate.fences SET fence = fence - 1`,
-		"a fence that stays":              `UPDATE quorate.fences SET fence = fence`,
-		"a second running run of a lock":  insert + `'running', 9, now(), NULL, now())`,
+		"a second running run of a lock":  insert + `'running', now(), NULL, now())`,
 		"a second row of a tick":          `INSERT INTO quorate.runs (job, due, attempt, trigger, status, lock, replica, revision, finished) SELECT job, due, attempt, trigger, 'missed', lock, replica, revision, now() FROM quorate.runs`,
-		"a run without a fence":           insert + `'succeeded', 0, now(), now(), now())`,
-		"a run without a start":           insert + `'succeeded', 9, NULL, now(), now())`,
-		"a missed tick that began":        insert + `'missed', 9, now(), now(), now())`,
-		"an unknown status":               insert + `'great', 9, now(), now(), now())`,
+		"a run without a start":           insert + `'succeeded', NULL, now(), now())`,
+		"a missed tick that began":        insert + `'missed', now(), now(), now())`,
+		"an unknown status":               insert + `'great', now(), now(), now())`,
 		"an output beyond the cap":        `INSERT INTO quorate.output SELECT run, due, 7, repeat('x', 65537) FROM quorate.steps`,
 	} {
 		if _, err := conn.Exec(t.Context(), sql); err == nil {
 			t.Errorf("%s: was accepted", name)
 		}
 	}
-	if n := value[int](t, conn, `SELECT count(*) FROM quorate.live`); n != 1 {
+	if n := value[int](t, conn, `SELECT count(*) FROM quorate.locks WHERE run IS NOT NULL`); n != 1 {
 		t.Errorf("%d live runs, want 1", n)
 	}
 	// The same insert is fine where the lock is free: it was refused for the lock.
 	run(t, conn, `UPDATE quorate.runs SET status = 'failed', finished = now() WHERE id = $1`, running.ID)
-	run(t, conn, insert+`'running', 9, now(), NULL, now())`)
+	run(t, conn, insert+`'running', now(), NULL, now())`)
 }
 
 func TestMonthsAreMadeAheadAndTakeWhatTheDefaultHolds(t *testing.T) {

@@ -100,12 +100,12 @@ func TestAFollowerLeavesWhatCameLaterToItsNextPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Stop the follower between its two questions: its list reads live.
+	// Stop the follower between its two questions: its list reads locks.
 	door, err := watch.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := door.Exec(t.Context(), `LOCK TABLE quorate.live IN ACCESS EXCLUSIVE MODE`); err != nil {
+	if _, err := door.Exec(t.Context(), `LOCK TABLE quorate.locks IN ACCESS EXCLUSIVE MODE`); err != nil {
 		t.Fatal(err)
 	}
 	answer := following(t, s, first.ID)
@@ -159,7 +159,7 @@ func TestWritersOfTheSameRowsNeverWaitForEachOther(t *testing.T) {
 		"Register": {
 			`INSERT INTO quorate.jobs VALUES ($1, 'x', now()) ON CONFLICT DO NOTHING`,
 			func(ctx context.Context) error {
-				_, err := s.Register(ctx, []store.JobState{{Name: "b", Schedule: "x"}, {Name: "a", Schedule: "x"}})
+				_, err := s.Register(ctx, "r1", store.JobState{Name: "b", Schedule: "x"}, store.JobState{Name: "a", Schedule: "x"})
 				return err
 			},
 		},

@@ -15,26 +15,11 @@ func (s *Store) Claim(ctx context.Context, c store.Claim) (run jobs.Run, err err
 		return jobs.Run{}, err
 	}
 	err = s.turn(ctx, func(tx *sql.Tx, now time.Time) error {
-		t := c.Tick
-		same, err := many(ctx, tx, scanRows, selectRuns+` WHERE job = ? AND due = ? AND attempt = ?`, t.Job.Name, instant(t.Due), t.Attempt)
-		if err != nil {
+		if run, err = repeated(ctx, tx, c, now); err != nil || run.ID != 0 {
 			return err
 		}
-		if len(same) > 0 {
-			return fmt.Errorf("%s: %w: run %d of replica %q, %s", t, store.ErrClaimed, same[0].ID, same[0].Replica, same[0].Status)
-		}
-		held, err := many(ctx, tx, scanRows, selectRuns+` WHERE lock = ? AND status = 'running'`, t.Lock())
-		if err != nil {
+		if err := free(ctx, tx, c, now); err != nil {
 			return err
-		}
-		if len(held) > 0 && held[0].LeaseUntil.After(now) {
-			return fmt.Errorf("%s: %w: run %d of replica %q holds %q until %s",
-				t, store.ErrOverlap, held[0].ID, held[0].Replica, held[0].Lock, held[0].LeaseUntil.Format(time.RFC3339Nano))
-		}
-		for _, late := range held {
-			if _, err := lose(ctx, tx, late, now); err != nil {
-				return err
-			}
 		}
 		run, err = grant(ctx, tx, c, now)
 		return err
@@ -45,23 +30,58 @@ func (s *Store) Claim(ctx context.Context, c store.Claim) (run jobs.Run, err err
 	return run, nil
 }
 
-// grant mints the fence and inserts the run.
+// repeated returns the run that a claim with the same token began, with a new
+// lease, or why the tick cannot be had any more, or no run.
+func repeated(ctx context.Context, tx *sql.Tx, c store.Claim, now time.Time) (run jobs.Run, err error) {
+	t, e := c.Tick, c.Evidence
+	ours, err := many(ctx, tx, scanRows, `
+		UPDATE runs SET lease_until = ?, votes = ?, masters = ?, granted_us = ?
+		 WHERE job = ? AND due = ? AND attempt = ? AND status = 'running' AND token = ? AND token <> ''
+		RETURNING `+columns, instant(now.Add(c.Lease)), e.Votes, e.Masters, e.Granted.Microseconds(),
+		t.Job.Name, instant(t.Due), t.Attempt, store.Text(c.Token))
+	if err != nil {
+		return run, err
+	}
+	if len(ours) > 0 {
+		return ours[0], nil
+	}
+	same, err := many(ctx, tx, scanRows, selectRuns+` WHERE job = ? AND due = ? AND attempt = ?`, t.Job.Name, instant(t.Due), t.Attempt)
+	if err == nil && len(same) > 0 {
+		err = fmt.Errorf("%s: %w: run %d of replica %q, %s", t, store.ErrClaimed, same[0].ID, same[0].Replica, same[0].Status)
+	}
+	return run, err
+}
+
+// free says what is in the way of a claim, and closes it where its lease has ended.
+func free(ctx context.Context, tx *sql.Tx, c store.Claim, now time.Time) error {
+	if err := active(ctx, tx, c.Revision); err != nil {
+		return fmt.Errorf("%s: %w", c.Tick, err)
+	}
+	held, err := many(ctx, tx, scanRows, selectRuns+` WHERE lock = ? AND status = 'running'`, c.Tick.Lock())
+	if err != nil {
+		return err
+	}
+	for _, run := range held {
+		if run.LeaseUntil.After(now) {
+			return fmt.Errorf("%s: %w: run %d of replica %q holds %q until %s",
+				c.Tick, store.ErrOverlap, run.ID, run.Replica, run.Lock, run.LeaseUntil.Format(time.RFC3339Nano))
+		}
+		if _, err := lose(ctx, tx, run, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// grant inserts the run, and so mints the fence.
 func grant(ctx context.Context, tx *sql.Tx, c store.Claim, now time.Time) (jobs.Run, error) {
 	t, e := c.Tick, c.Evidence
-	var fence int64
-	err := tx.QueryRowContext(ctx, `
-		INSERT INTO fences (lock, fence) VALUES (?, 1)
-		    ON CONFLICT (lock) DO UPDATE SET fence = fence + 1
-		RETURNING fence`, t.Lock()).Scan(&fence)
-	if err != nil {
-		return jobs.Run{}, err
-	}
 	return scanRun(tx.QueryRowContext(ctx, `
-		INSERT INTO runs (job, due, attempt, "trigger", status, lock, fence, replica, revision, started, lease_until,
+		INSERT INTO runs (job, due, attempt, "trigger", status, lock, replica, revision, token, started, lease_until,
 		                  votes, masters, granted_us, lowest_us, left_us, extensions)
 		VALUES (?, ?, ?, ?, 'running', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		RETURNING `+columns,
-		t.Job.Name, instant(t.Due), t.Attempt, string(t.Trigger), t.Lock(), fence, store.Text(c.Replica), store.Text(c.Revision),
+		t.Job.Name, instant(t.Due), t.Attempt, string(t.Trigger), t.Lock(), store.Text(c.Replica), store.Text(c.Revision), store.Text(c.Token),
 		instant(now), instant(now.Add(c.Lease)),
 		e.Votes, e.Masters, e.Granted.Microseconds(), e.Lowest.Microseconds(), e.Left.Microseconds(), e.Extensions))
 }
@@ -71,12 +91,12 @@ func lose(ctx context.Context, tx *sql.Tx, run jobs.Run, now time.Time) (jobs.Ru
 	text := fmt.Sprintf("replica %s did not renew its lease, which ended at %s: nobody can say how far the run got",
 		run.Replica, run.LeaseUntil.Format("2006-01-02T15:04:05.000Z"))
 	return scanRun(tx.QueryRowContext(ctx, `
-		UPDATE runs SET status = 'unknown', reason = 'replica_lost', error = ?, finished = ?
+		UPDATE runs SET status = 'unknown', reason = 'replica_lost', error = ?, finished = ?, token = ''
 		 WHERE id = ? AND status = 'running'
 		RETURNING `+columns, text, instant(now), run.ID))
 }
 
-func (s *Store) Renew(ctx context.Context, replica string, runs []int64, lease time.Duration) (lost []int64, err error) {
+func (s *Store) Renew(ctx context.Context, replica string, runs ...store.Renewal) (lost []int64, err error) {
 	if len(runs) == 0 {
 		return nil, nil
 	}
@@ -87,13 +107,13 @@ func (s *Store) Renew(ctx context.Context, replica string, runs []int64, lease t
 			return err
 		}
 		defer renew.Close()
-		for _, id := range runs {
-			result, err := renew.ExecContext(ctx, instant(now.Add(lease)), id, store.Text(replica))
+		for _, r := range runs {
+			result, err := renew.ExecContext(ctx, instant(now.Add(r.Lease)), r.Run, store.Text(replica))
 			if err != nil {
 				return err
 			}
 			if n, _ := result.RowsAffected(); n == 0 { // this driver always knows
-				lost = append(lost, id)
+				lost = append(lost, r.Run)
 			}
 		}
 		return nil
@@ -109,8 +129,8 @@ func (s *Store) Finish(ctx context.Context, run jobs.Run, o jobs.Outcome) (done 
 	err = s.turn(ctx, func(tx *sql.Tx, now time.Time) error {
 		e, text := o.Evidence, store.Text(o.Error)
 		ended, err := many(ctx, tx, scanRows, `
-			UPDATE runs SET status = ?, reason = ?, error = ?, finished = ?, lowest_us = ?, left_us = ?, extensions = ?
-			 WHERE id = ? AND due = ? AND fence = ? AND status = 'running'
+			UPDATE runs SET status = ?, reason = ?, error = ?, finished = ?, token = '', lowest_us = ?, left_us = ?, extensions = ?
+			 WHERE id = ? AND due = ? AND id = ? AND status = 'running'
 			RETURNING `+columns,
 			string(o.Status), string(o.Reason), text, instant(now), e.Lowest.Microseconds(), e.Left.Microseconds(), e.Extensions,
 			run.ID, instant(run.Due), int64(run.Fence))
@@ -142,8 +162,8 @@ func finished(ctx context.Context, tx *sql.Tx, run jobs.Run, o jobs.Outcome, tex
 	}
 	was := there[0]
 	if was.Fence != run.Fence || was.Status != o.Status || was.Reason != o.Reason || was.Error != text {
-		return jobs.Run{}, fmt.Errorf("finish of run %d under fence %d: %w: it is %s(%s) under fence %d",
-			run.ID, run.Fence, store.ErrFenced, was.Status, was.Reason, was.Fence)
+		return jobs.Run{}, fmt.Errorf("finish of run %d under fence %d: %w: it is %s(%s)",
+			run.ID, run.Fence, store.ErrFenced, was.Status, was.Reason)
 	}
 	return was, nil
 }

@@ -35,7 +35,7 @@ func (s *Store) fault(ctx context.Context, err error) error {
 }
 
 func ours(err error) bool {
-	for _, sentinel := range []error{store.ErrClaimed, store.ErrOverlap, store.ErrFenced, store.ErrNotFound, store.ErrAway} {
+	for _, sentinel := range []error{store.ErrClaimed, store.ErrOverlap, store.ErrRevision, store.ErrFenced, store.ErrNotFound, store.ErrAway} {
 		if errors.Is(err, sentinel) {
 			return true
 		}

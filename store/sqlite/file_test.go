@@ -94,8 +94,8 @@ func TestManyProcessesShareAFile(t *testing.T) {
 		t.Fatalf("%d runs succeeded (%v), want %d", len(runs), err, ticks)
 	}
 	for i, run := range runs { // newest first
-		if want := jobs.Fence(ticks - i); run.Fence != want {
-			t.Errorf("run %d has the fence %d, want %d", run.ID, run.Fence, want)
+		if i > 0 && run.Fence >= runs[i-1].Fence {
+			t.Errorf("the fence %d was granted before %d", run.Fence, runs[i-1].Fence)
 		}
 	}
 }
@@ -151,7 +151,7 @@ func TestAFileThatAnotherProcessKeepsIsAwayWithinTheDeadline(t *testing.T) {
 	if _, err := other.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
 		t.Fatal(err)
 	}
-	reads := map[string]bool{"Run": true, "Runs": true, "Follow": true, "Latest": true, "Dues": true, "Replicas": true, "Now": true, "Status": true}
+	reads := map[string]bool{"Run": true, "Runs": true, "Follow": true, "Latest": true, "Dues": true, "Replicas": true, "Now": true, "Status": true, "Active": true}
 	for name, call := range storetest.Calls(s) {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		began := time.Now()
@@ -192,27 +192,24 @@ func TestTheSchemaRefusesWhatBreaksAPromise(t *testing.T) {
 		t.Fatal(err)
 	}
 	db := raw(t, path)
-	insert := `INSERT INTO runs (job, due, attempt, "trigger", lock, replica, revision, status, fence, started, finished, lease_until)
+	insert := `INSERT INTO runs (job, due, attempt, "trigger", lock, replica, revision, status, started, finished, lease_until)
 		VALUES ('x', '2026-11-21T08:00:00.000000Z', 1, 'manual', 'inventory', 'r', 'v', `
 	for name, query := range map[string]string{
 		"another end of a run":            fmt.Sprintf(`UPDATE runs SET status = 'failed' WHERE id = %d`, done.ID),
 		"a run that runs again":           fmt.Sprintf(`UPDATE runs SET status = 'running', finished = NULL WHERE id = %d`, done.ID),
 		"another tick for a run":          fmt.Sprintf(`UPDATE runs SET job = 'x' WHERE id = %d`, running.ID),
-		"another fence for a run":         fmt.Sprintf(`UPDATE runs SET fence = 99 WHERE id = %d`, running.ID),
+		"another id for a run":            fmt.Sprintf(`UPDATE runs SET id = 99 WHERE id = %d`, running.ID),
 		"a running run that has finished": fmt.Sprintf(`UPDATE runs SET finished = 'x' WHERE id = %d`, running.ID),
 		"another step":                    `UPDATE steps SET status = 'failed'`,
 		"another output":                  `UPDATE output SET text = 'y'`,
-		"a fence that falls":              `UPDATE fences SET fence = fence - 1`,
-		"a fence that stays":              `UPDATE fences SET fence = fence`,
-		"a second running run of a lock":  insert + `'running', 9, 'x', NULL, 'x')`,
+		"a second running run of a lock":  insert + `'running', 'x', NULL, 'x')`,
 		"a second row of a tick": fmt.Sprintf(`INSERT INTO runs (job, due, attempt, "trigger", status, lock, replica, revision, finished)
 			SELECT job, due, attempt, "trigger", 'missed', lock, replica, revision, 'x' FROM runs WHERE id = %d`, done.ID),
-		"a run without a fence":       insert + `'succeeded', 0, 'x', 'x', 'x')`,
-		"a run without a start":       insert + `'succeeded', 9, NULL, 'x', 'x')`,
-		"a missed tick that began":    insert + `'missed', 9, 'x', 'x', 'x')`,
-		"an unknown status":           insert + `'great', 9, 'x', 'x', 'x')`,
+		"a run without a start":       insert + `'succeeded', NULL, 'x', 'x')`,
+		"a missed tick that began":    insert + `'missed', 'x', 'x', 'x')`,
+		"an unknown status":           insert + `'great', 'x', 'x', 'x')`,
 		"an output beyond the cap":    fmt.Sprintf(`INSERT INTO output VALUES (%d, 7, '%s')`, done.ID, strings.Repeat("x", 65537)),
-		"a due time of another width": strings.Replace(insert, ".000000Z", "Z", 1) + `'succeeded', 9, 'x', 'x', 'x')`,
+		"a due time of another width": strings.Replace(insert, ".000000Z", "Z", 1) + `'succeeded', 'x', 'x', 'x')`,
 	} {
 		if _, err := db.ExecContext(t.Context(), query); err == nil {
 			t.Errorf("%s: was accepted", name)
@@ -222,7 +219,7 @@ func TestTheSchemaRefusesWhatBreaksAPromise(t *testing.T) {
 	// the reason that is meant.
 	for _, query := range []string{
 		fmt.Sprintf(`UPDATE runs SET status = 'failed', finished = 'x' WHERE id = %d`, running.ID),
-		insert + `'running', 9, 'x', NULL, 'x')`,
+		insert + `'running', 'x', NULL, 'x')`,
 		fmt.Sprintf(`INSERT INTO output VALUES (%d, 7, '%s')`, done.ID, strings.Repeat("x", 65536)),
 	} {
 		if _, err := db.ExecContext(t.Context(), query); err != nil {

@@ -3,16 +3,47 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"time"
 
 	"quorate/store"
 )
 
-func (s *Store) Register(ctx context.Context, list []store.JobState) (states []store.JobState, err error) {
+func (s *Store) Activate(ctx context.Context, revision string) error {
+	return s.turn(ctx, func(tx *sql.Tx, now time.Time) error {
+		_, err := tx.ExecContext(ctx, `
+			INSERT INTO active (one, revision, since) VALUES (1, ?, ?)
+			    ON CONFLICT (one) DO UPDATE SET revision = excluded.revision, since = excluded.since
+			 WHERE revision <> excluded.revision`, store.Text(revision), instant(now))
+		return err
+	})
+}
+
+func (s *Store) Active(ctx context.Context) (string, error) {
+	revisions, err := many(ctx, s.read, scanOne[string], `SELECT revision FROM active`)
+	if err != nil || len(revisions) == 0 {
+		return "", s.fault(ctx, err)
+	}
+	return revisions[0], nil
+}
+
+// active is ErrRevision where another revision is the active one.
+func active(ctx context.Context, tx *sql.Tx, revision string) error {
+	others, err := many(ctx, tx, scanOne[string], `SELECT revision FROM active WHERE revision <> ?`, store.Text(revision))
+	if err == nil && len(others) > 0 {
+		err = fmt.Errorf("%w: not %q", store.ErrRevision, revision)
+	}
+	return err
+}
+
+func (s *Store) Register(ctx context.Context, revision string, list ...store.JobState) (states []store.JobState, err error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
 	err = s.turn(ctx, func(tx *sql.Tx, now time.Time) error {
+		if err := active(ctx, tx, revision); err != nil {
+			return fmt.Errorf("register %d jobs: %w", len(list), err)
+		}
 		states = nil
 		for _, j := range list {
 			_, err := tx.ExecContext(ctx, `

@@ -11,7 +11,7 @@ import (
 	"quorate/store"
 )
 
-const columns = `id, job, due, attempt, "trigger", status, reason, error, lock, fence, replica, revision,
+const columns = `id, job, due, attempt, "trigger", status, reason, error, lock, replica, revision,
 	started, finished, lease_until, votes, masters, granted_us, lowest_us, left_us, extensions`
 
 const selectRuns = `SELECT ` + columns + ` FROM runs`
@@ -24,9 +24,12 @@ func scanRun(row row) (r jobs.Run, err error) {
 	var granted, lowest, left int64
 	e := &r.Evidence
 	err = row.Scan(&r.ID, &r.Job, &due, &r.Attempt, &r.Trigger, &r.Status, &r.Reason, &r.Error,
-		&r.Lock, &r.Fence, &r.Replica, &r.Revision, &started, &finished, &lease,
+		&r.Lock, &r.Replica, &r.Revision, &started, &finished, &lease,
 		&e.Votes, &e.Masters, &granted, &lowest, &left, &e.Extensions)
 	r.Due, r.Started, r.Finished, r.LeaseUntil = time.Time(due), time.Time(started), time.Time(finished), time.Time(lease)
+	if started != (instant{}) {
+		r.Fence = jobs.Fence(r.ID) // so it is: ids only grow
+	}
 	e.Granted, e.Lowest, e.Left = micros(granted), micros(lowest), micros(left)
 	return r, err
 }

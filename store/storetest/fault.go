@@ -23,7 +23,10 @@ func Calls(s store.Store) map[string]func(ctx context.Context) error {
 	run := jobs.Run{ID: 1, Job: "restock", Due: epoch, Attempt: 1, Fence: 1}
 	return map[string]func(ctx context.Context) error{
 		"Claim": func(ctx context.Context) error { _, err := s.Claim(ctx, want(tick("restock", 0))); return err },
-		"Renew": func(ctx context.Context) error { _, err := s.Renew(ctx, "one", []int64{1}, time.Hour); return err },
+		"Renew": func(ctx context.Context) error {
+			_, err := s.Renew(ctx, "one", store.Renewal{Run: 1, Lock: "restock", Lease: time.Hour})
+			return err
+		},
 		"Finish": func(ctx context.Context) error {
 			_, err := s.Finish(ctx, run, jobs.Outcome{Status: jobs.Succeeded})
 			return err
@@ -39,9 +42,11 @@ func Calls(s store.Store) map[string]func(ctx context.Context) error {
 		"Latest": func(ctx context.Context) error { _, err := s.Latest(ctx); return err },
 		"Dues":   func(ctx context.Context) error { _, err := s.Dues(ctx, "restock", epoch, epoch); return err },
 		"Register": func(ctx context.Context) error {
-			_, err := s.Register(ctx, []store.JobState{{Name: "restock", Schedule: "x"}})
+			_, err := s.Register(ctx, "r1", store.JobState{Name: "restock", Schedule: "x"})
 			return err
 		},
+		"Activate": func(ctx context.Context) error { return s.Activate(ctx, "r1") },
+		"Active":   func(ctx context.Context) error { _, err := s.Active(ctx); return err },
 		"Beat":     func(ctx context.Context) error { return s.Beat(ctx, store.Replica{Name: "one", Started: epoch}) },
 		"Replicas": func(ctx context.Context) error { _, err := s.Replicas(ctx); return err },
 		"Now":      func(ctx context.Context) error { _, err := s.Now(ctx); return err },

@@ -19,11 +19,15 @@ var leases = []promise{
 	{"a lock is free once its lost run was reaped", reapFrees},
 }
 
+func more(run jobs.Run, lease time.Duration) store.Renewal {
+	return store.Renewal{Run: run.ID, Lock: run.Lock, Lease: lease}
+}
+
 func renewMoves(t *testing.T, s store.Store) {
 	run := granted(t, s, want(tick("restock", 0)))
 	for _, lease := range []time.Duration{2 * time.Hour, time.Minute} {
 		before, _ := s.Now(t.Context())
-		lost, err := s.Renew(t.Context(), "one", []int64{run.ID}, lease)
+		lost, err := s.Renew(t.Context(), "one", more(run, lease))
 		if err != nil || len(lost) != 0 {
 			t.Fatalf("renew: lost %v, %v", lost, err)
 		}
@@ -46,7 +50,7 @@ func renewLost(t *testing.T, s store.Store) {
 	c.Replica = "two"
 	theirs := granted(t, s, c)
 
-	lost, err := s.Renew(t.Context(), "one", []int64{theirs.ID, ours.ID, done.ID, 999999}, time.Hour)
+	lost, err := s.Renew(t.Context(), "one", more(theirs, time.Hour), more(ours, time.Hour), more(done, time.Hour), store.Renewal{Run: 999999, Lock: "ours", Lease: time.Hour})
 	slices.Sort(lost)
 	expected := []int64{done.ID, theirs.ID, 999999}
 	slices.Sort(expected)
@@ -57,14 +61,14 @@ func renewLost(t *testing.T, s store.Store) {
 }
 
 func renewNothing(t *testing.T, s store.Store) {
-	if lost, err := s.Renew(t.Context(), "one", nil, time.Hour); err != nil || len(lost) != 0 {
+	if lost, err := s.Renew(t.Context(), "one"); err != nil || len(lost) != 0 {
 		t.Fatalf("lost %v, %v", lost, err)
 	}
 }
 
 func renewKeeps(t *testing.T, s store.Store) {
 	run := granted(t, s, soon(tick("restock", 0)))
-	if lost, err := s.Renew(t.Context(), "one", []int64{run.ID}, time.Hour); err != nil || len(lost) != 0 {
+	if lost, err := s.Renew(t.Context(), "one", more(run, time.Hour)); err != nil || len(lost) != 0 {
 		t.Fatalf("a run that nobody closed is still ours to renew: lost %v, %v", lost, err)
 	}
 	if reaped, err := s.Reap(t.Context()); err != nil || len(reaped) != 0 {
@@ -135,7 +139,7 @@ func reapFrees(t *testing.T, s store.Store) {
 		return len(reaped) == 1
 	})
 	granted(t, s, want(tick("restock", 1)))
-	lost, err := s.Renew(t.Context(), "one", []int64{run.ID}, time.Hour)
+	lost, err := s.Renew(t.Context(), "one", more(run, time.Hour))
 	if err != nil || !slices.Equal(lost, []int64{run.ID}) {
 		t.Errorf("a reaped run was renewed: lost %v, %v", lost, err)
 	}

@@ -180,7 +180,7 @@ func listLatest(t *testing.T, s store.Store) {
 	}
 	expected["restock"] = granted(t, s, want(tick("restock", 9)))
 	expected["audit"] = recorded(t, s, ended("audit", 0, jobs.Missed, jobs.ReasonNoQuorum))[0]
-	if lost, err := s.Renew(t.Context(), "one", []int64{expected["restock"].ID}, 2*time.Hour); err != nil || len(lost) != 0 {
+	if lost, err := s.Renew(t.Context(), "one", more(expected["restock"], 2*time.Hour)); err != nil || len(lost) != 0 {
 		t.Fatal(lost, err)
 	}
 	expected["restock"] = fetched(t, s, expected["restock"].ID) // with the lease as renewed

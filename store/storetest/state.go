@@ -21,7 +21,7 @@ var states = []promise{
 
 func registered(t *testing.T, s store.Store, list ...store.JobState) []store.JobState {
 	t.Helper()
-	got, err := s.Register(t.Context(), list)
+	got, err := s.Register(t.Context(), "r1", list...)
 	if err != nil {
 		t.Fatalf("register: %v", err)
 	}
@@ -84,7 +84,7 @@ func registerTogether(t *testing.T, s store.Store) {
 		if i%2 == 1 { // two who go towards each other must not wait for each other
 			slices.Reverse(list)
 		}
-		return s.Register(t.Context(), list)
+		return s.Register(t.Context(), "r1", list...)
 	})
 	count(t, errs, nil)
 	for _, list := range got {

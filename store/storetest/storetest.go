@@ -39,7 +39,7 @@ func Run(t *testing.T, open func(t testing.TB) store.Store) {
 		name     string
 		promises []promise
 	}{
-		{"Claim", claims}, {"Finish", finishes}, {"Lease", leases}, {"Record", records},
+		{"Claim", claims}, {"Token", tokens}, {"Revision", revisions}, {"Finish", finishes}, {"Lease", leases}, {"Record", records},
 		{"List", lists}, {"Jobs", states}, {"Fault", faults},
 	}
 	for _, group := range groups {
@@ -136,7 +136,7 @@ func ids(runs []jobs.Run) []int64 {
 // caller branches on.
 func refused(t *testing.T, err, want error) {
 	t.Helper()
-	for _, e := range []error{store.ErrClaimed, store.ErrOverlap, store.ErrFenced, store.ErrNotFound, store.ErrAway} {
+	for _, e := range []error{store.ErrClaimed, store.ErrOverlap, store.ErrRevision, store.ErrFenced, store.ErrNotFound, store.ErrAway} {
 		if errors.Is(err, e) != (e == want) {
 			t.Fatalf("got the error %v, want %v", err, want)
 		}

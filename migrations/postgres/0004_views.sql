@@ -2,14 +2,14 @@
 -- docs/HISTORY.md. The tables beneath may change with any release.
 
 CREATE VIEW quorate.history AS
-SELECT r.id AS run_id, r.job, r.due, r.attempt, r.trigger, r.status, r.reason, r.error, r.lock, r.fence, r.replica,
-       r.revision, r.started, r.finished,
+SELECT r.id AS run_id, r.job, r.due, r.attempt, r.trigger, r.status::text AS status, r.reason, r.error, r.lock, CASE WHEN r.started IS NULL THEN 0 ELSE r.id END AS fence,
+       r.replica, r.revision, r.started, r.finished,
        extract(epoch FROM r.finished - r.started)::double precision AS seconds,
        extract(epoch FROM r.started - r.due)::double precision AS late_seconds
   FROM quorate.runs r;
 
 CREATE VIEW quorate.lock_evidence AS
-SELECT r.id AS run_id, r.job, r.due, r.lock, r.fence, r.votes, r.masters,
+SELECT r.id AS run_id, r.job, r.due, r.lock, r.id AS fence, r.votes, r.masters,
        r.granted_us / 1000.0::double precision AS validity_granted_ms,
        r.lowest_us / 1000.0::double precision AS validity_lowest_ms,
        r.left_us / 1000.0::double precision AS validity_left_ms,
