@@ -50,7 +50,7 @@ func scan(zone *time.Location, from time.Time, minutes int) []minute {
 // A line is a cron line as the oracle understands it.
 type line struct {
 	text                      string
-	second, minute, hour      [60]bool
+	second, minute, hour      [61]bool
 	day, month, wd            [32]bool
 	anyDay, anyWeekday, named bool
 	seconds                   []int64
@@ -70,6 +70,16 @@ func (l *line) matches(minute, hour, day, month, wd int) bool {
 		return l.day[day]
 	}
 	return l.day[day] || l.wd[wd]
+}
+
+// comes reports whether there is a day at all on which the line is due.
+func (l *line) comes() bool {
+	for day := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC); day.Year() < 2032; day = day.AddDate(0, 0, 1) {
+		if l.matches(60, 60, day.Day(), int(day.Month()), int(day.Weekday())) {
+			return true
+		}
+	}
+	return false
 }
 
 // dues returns the instants of a stretch at which the line is due.
@@ -160,7 +170,7 @@ func randomLine(r *rand.Rand, skipGap, bothFold, seconds bool) *line {
 		l.second[0] = false
 		words = append([]string{field(0, l.second[:], 0, 59, "")}, words...)
 	}
-	for s, ok := range l.second {
+	for s, ok := range l.second[:60] {
 		if ok {
 			l.seconds = append(l.seconds, int64(s))
 		}
@@ -168,6 +178,7 @@ func randomLine(r *rand.Rand, skipGap, bothFold, seconds bool) *line {
 	for h := range 24 {
 		l.named = l.named || !l.hour[h]
 	}
+	l.minute[60], l.hour[60] = true, true // for comes alone
 	l.text = strings.Join(words, " ")
 	return l
 }
@@ -189,6 +200,9 @@ func randomRiddle(r *rand.Rand, zone string, year int) riddle {
 	}
 	for range 1 + r.IntN(3)*r.IntN(2) {
 		l := randomLine(r, skipGap, bothFold, r.IntN(8) == 0)
+		for !l.comes() {
+			l = randomLine(r, skipGap, bothFold, false)
+		}
 		q.lines, q.job.Cron = append(q.lines, l), append(q.job.Cron, l.text)
 	}
 	start := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)

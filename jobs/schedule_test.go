@@ -154,6 +154,24 @@ func TestAnImpossibleOrMistakenScheduleIsRefused(t *testing.T) {
 	}
 }
 
+func TestWhatNeverComesIsRefusedAndNothingElseIs(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 10))
+	never := 0
+	for range 20_000 {
+		l := randomLine(r, false, false, false)
+		_, err := parseCron(l.text)
+		if (err == nil) != l.comes() {
+			t.Errorf("%s: %v", l.text, err)
+		}
+		if err != nil {
+			never++
+		}
+	}
+	if never == 0 {
+		t.Error("every line comes")
+	}
+}
+
 func TestAListOfInstantsIsDueAtEachOnceAndThenNever(t *testing.T) {
 	a, b := at(t, "2026-12-01T09:00:00Z"), at(t, "2026-12-24T18:00:00+01:00")
 	s := scheduleOf(t, Job{At: Times{b, a}})

@@ -55,13 +55,18 @@ func eachZone(t *testing.T, seed uint64, try func(r *rand.Rand, name string, zon
 }
 
 func TestEveryZoneAgreesWithTheOracleWhereTheClockChanges(t *testing.T) {
-	windows, specs := 1, 2
+	windows, specs := 2, 4
 	if full() {
 		windows, specs = 1000, 200
 	}
 	var count tally
 	eachZone(t, 1, func(r *rand.Rand, name string, zone *time.Location) error {
-		starts := changes(zone, firstTested, lastTested)
+		first, last := firstTested, lastTested
+		if !full() {
+			first = firstTested + r.IntN(lastTested-firstTested+1)
+			last = first
+		}
+		starts := changes(zone, first, last)
 		r.Shuffle(len(starts), func(i, j int) { starts[i], starts[j] = starts[j], starts[i] })
 		starts = starts[:min(len(starts), windows)]
 		for len(starts) < min(windows, 10) { // also where it never does
