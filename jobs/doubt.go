@@ -16,7 +16,7 @@ func (j *Job) Doubts(now time.Time) (doubts []Problem) {
 	if !j.Schedule().Never() && j.Schedule().Next(now).IsZero() {
 		doubt("at", "is not due any more")
 	}
-	for key, value := range map[string]string{"dst_gap": j.DSTGap, "dst_fold": j.DSTFold} {
+	for key, value := range map[string]string{"dst_gap": string(j.DSTGap), "dst_fold": string(j.DSTFold)} {
 		if value != "" && len(j.Cron) == 0 {
 			doubt(key, "%s is for cron lines, and there is none", key)
 		}

@@ -15,14 +15,28 @@ type dstPolicy struct {
 	bothFold bool // a time that comes twice: run at both, rather than at the first
 }
 
-// Words of dst_gap and dst_fold. The first of each is the default.
+// A Gap says what becomes of a time that the clock leaves out.
+type Gap string
+
 const (
-	gapAfter, gapSkip   = "after", "skip"
-	foldFirst, foldBoth = "first", "both"
+	GapAfter Gap = "after" // the job is due when the gap ends; the default
+	GapSkip  Gap = "skip"
 )
 
+// A Fold says what becomes of a time that the clock shows twice.
+type Fold string
+
+const (
+	FoldFirst Fold = "first" // the default
+	FoldBoth  Fold = "both"
+)
+
+// Values are the words that they may be.
+func (Gap) Values() []string  { return []string{string(GapAfter), string(GapSkip)} }
+func (Fold) Values() []string { return []string{string(FoldFirst), string(FoldBoth)} }
+
 func (j *Job) dstPolicy() dstPolicy {
-	return dstPolicy{skipGap: j.DSTGap == gapSkip, bothFold: j.DSTFold == foldBoth}
+	return dstPolicy{skipGap: j.DSTGap == GapSkip, bothFold: j.DSTFold == FoldBoth}
 }
 
 // A cronPart is a cron line in a time zone. Time is cut into spans of constant

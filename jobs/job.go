@@ -28,8 +28,8 @@ type Job struct {
 	Every     Durations `toml:"every"`
 	At        Times     `toml:"at"`
 	Timezone  string    `toml:"timezone"`
-	DSTGap    string    `toml:"dst_gap"`
-	DSTFold   string    `toml:"dst_fold"`
+	DSTGap    Gap       `toml:"dst_gap"`
+	DSTFold   Fold      `toml:"dst_fold"`
 	NotBefore Instant   `toml:"not_before"`
 	NotAfter  Instant   `toml:"not_after"`
 	Except    Dates     `toml:"except"`
@@ -57,6 +57,11 @@ const (
 	OverlapQueue Overlap = "queue" // wait for the lock until the start deadline
 	OverlapAllow Overlap = "allow" // each tick has a lock of its own
 )
+
+// Values are the words that it may be.
+func (Overlap) Values() []string {
+	return []string{string(OverlapSkip), string(OverlapQueue), string(OverlapAllow)}
+}
 
 // Defaults of a job, where its table says nothing.
 const (
@@ -98,8 +103,8 @@ func (j *Job) Prepare() []Problem {
 	if j.TTL.D() < MinTTL {
 		problem("ttl", "ttl %s is too short to be extended in time: at least %s", j.TTL, MinTTL)
 	}
-	if !slices.Contains([]Overlap{OverlapSkip, OverlapQueue, OverlapAllow}, j.Overlap) {
-		problem("overlap", "overlap %q: %s", j.Overlap, choose(string(j.Overlap), string(OverlapSkip), string(OverlapQueue), string(OverlapAllow)))
+	if !slices.Contains(j.Overlap.Values(), string(j.Overlap)) {
+		problem("overlap", "overlap %q: %s", j.Overlap, choose(string(j.Overlap), j.Overlap.Values()))
 	}
 	if j.StartDeadline <= 0 {
 		problem("start_deadline", "start_deadline must be longer than zero")

@@ -40,7 +40,7 @@ func TestADurationIsReadWithItsUnitAndPrintedAsWritten(t *testing.T) {
 			t.Errorf("%s is printed as %s", text, Duration(got))
 		}
 	}
-	for _, bad := range []string{"", "10", "5x", "-3d", "99999d", "1.5d"} {
+	for _, bad := range []string{"", "10", "5x", "-3d", "99999d", "1.5d", "+5s", "-5s", "0", ".5s", "5.s", "1h-5m", "99999999h", "5 s"} {
 		if d, err := ParseDuration(bad); err == nil {
 			t.Errorf("%q was read as %s", bad, d)
 		}

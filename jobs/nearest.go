@@ -19,7 +19,7 @@ func Nearest(word string, names []string) (best string) {
 }
 
 // choose says what a word should have been: one of these.
-func choose(word string, names ...string) string {
+func choose(word string, names []string) string {
 	last := len(names) - 1
 	want := "want " + strings.Join(names[:last], ", ") + " or " + names[last]
 	if near := Nearest(word, names); near != "" {

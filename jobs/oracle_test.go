@@ -193,10 +193,10 @@ func randomRiddle(r *rand.Rand, zone string, year int) riddle {
 	q := riddle{job: Job{Name: fmt.Sprintf("job%d", r.IntN(100)), Timezone: zone}}
 	skipGap, bothFold := r.IntN(2) == 0, r.IntN(2) == 0
 	if skipGap {
-		q.job.DSTGap = gapSkip
+		q.job.DSTGap = GapSkip
 	}
 	if bothFold {
-		q.job.DSTFold = foldBoth
+		q.job.DSTFold = FoldBoth
 	}
 	for range 1 + r.IntN(3)*r.IntN(2) {
 		l := randomLine(r, skipGap, bothFold, r.IntN(8) == 0)

@@ -48,8 +48,11 @@ func TestNextIsTheDueTimeThatAPersonWouldName(t *testing.T) {
 func TestAClockChangeNeitherLosesNorDoublesATick(t *testing.T) {
 	const zone = "America/New_York" // 2026: 02:00 becomes 03:00 on 8 March, and 01:00 again on 1 November
 	for _, c := range []struct {
-		name, cron, gap, fold, from, to string
-		want                            []string
+		name, cron string
+		gap        Gap
+		fold       Fold
+		from, to   string
+		want       []string
 	}{
 		{"a time that does not exist runs when the gap ends", "30 2 * * *", "", "", "2026-03-08T00:00:00Z", "2026-03-09T00:00:00Z", []string{"2026-03-08T07:00:00Z"}},
 		{"or not at all", "30 2 * * *", "skip", "", "2026-03-08T00:00:00Z", "2026-03-09T00:00:00Z", nil},

@@ -63,11 +63,11 @@ func (j *Job) buildSchedule() (Schedule, []Problem) {
 }
 
 func (j *Job) addCron(s *spec) {
-	if j.DSTGap != "" && j.DSTGap != gapAfter && j.DSTGap != gapSkip {
-		s.problem("dst_gap", "dst_gap %q: %s", j.DSTGap, choose(j.DSTGap, gapAfter, gapSkip))
+	if j.DSTGap != "" && !slices.Contains(j.DSTGap.Values(), string(j.DSTGap)) {
+		s.problem("dst_gap", "dst_gap %q: %s", j.DSTGap, choose(string(j.DSTGap), j.DSTGap.Values()))
 	}
-	if j.DSTFold != "" && j.DSTFold != foldFirst && j.DSTFold != foldBoth {
-		s.problem("dst_fold", "dst_fold %q: %s", j.DSTFold, choose(j.DSTFold, foldFirst, foldBoth))
+	if j.DSTFold != "" && !slices.Contains(j.DSTFold.Values(), string(j.DSTFold)) {
+		s.problem("dst_fold", "dst_fold %q: %s", j.DSTFold, choose(string(j.DSTFold), j.DSTFold.Values()))
 	}
 	for _, line := range j.Cron {
 		c, err := parseCron(line)

@@ -3,6 +3,7 @@ package jobs
 import (
 	"fmt"
 	"log/slog"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -33,16 +34,23 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return err
 }
 
-// ParseDuration is time.ParseDuration with days ("90d") and with an error that
-// says how to write it.
+// DurationPattern is what ParseDuration reads.
+const DurationPattern = `^([0-9]+d|([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+)$`
+
+var durationRule = regexp.MustCompile(DurationPattern)
+
+// ParseDuration is time.ParseDuration with days ("90d"), without signs, and with an
+// error that says how to write it.
 func ParseDuration(s string) (time.Duration, error) {
+	d, err := time.Duration(0), error(nil)
 	if days, ok := strings.CutSuffix(s, "d"); ok {
-		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
-			return time.Duration(n) * 24 * time.Hour, nil
-		}
+		var n uint64
+		n, err = strconv.ParseUint(days, 10, 16)
+		d = time.Duration(n) * 24 * time.Hour
+	} else {
+		d, err = time.ParseDuration(s)
 	}
-	d, err := time.ParseDuration(s)
-	if err != nil {
+	if err != nil || !durationRule.MatchString(s) {
 		return 0, fmt.Errorf("%q is not a duration: write a number with its unit, like \"500ms\", \"30s\", \"1h30m\" or \"90d\"", s)
 	}
 	return d, nil

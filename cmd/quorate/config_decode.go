@@ -158,6 +158,8 @@ func (s *source) scalar(v any, into reflect.Value, key []string) {
 		into.SetFloat(value.Float())
 	case into.CanFloat() && value.CanInt():
 		into.SetFloat(float64(value.Int()))
+	case kind == reflect.Interface:
+		into.Set(value) // whoever asks for anything judges it
 	default:
 		s.mismatch(wanted(into), v, key)
 	}

@@ -229,7 +229,7 @@ func TestTheConfigOfTheDeploymentIsRight(t *testing.T) {
 
 // What the sample shows commented out, with its default, must be right as well.
 func TestWhatTheSampleCommentsOutIsUnderstoodToo(t *testing.T) {
-	text := regexp.MustCompile(`(?m)^# ([a-z_]+ = .*)$`).ReplaceAllString(sample, "$1")
+	text := uncommented()
 	if text == sample {
 		t.Fatal("nothing is commented out")
 	}
