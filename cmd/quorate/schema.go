@@ -70,15 +70,12 @@ func isValue(t reflect.Type) bool {
 	return true
 }
 
-func kindSchema(v reflect.Value, key []string, explained map[string]explanation) schema {
-	inside := func(v reflect.Value, name string) schema {
-		return schemaOf(v, append(key[:len(key):len(key)], name), explained)
-	}
+// wordSchema describes a value that is written in a way of its own.
+func wordSchema(v any) schema {
 	oneOrMany := func(one schema) schema {
 		return schema{"anyOf": []schema{one, {"type": "array", "items": one}}}
 	}
-	text := schema{"type": "string"}
-	switch t := v.Interface().(type) {
+	switch t := v.(type) {
 	case interface{ Values() []string }:
 		return schema{"type": "string", "enum": t.Values()}
 	case jobs.Duration:
@@ -86,13 +83,23 @@ func kindSchema(v reflect.Value, key []string, explained map[string]explanation)
 	case jobs.Durations:
 		return oneOrMany(schema{"type": "string", "pattern": jobs.DurationPattern})
 	case jobs.Strings:
-		return oneOrMany(text)
+		return oneOrMany(schema{"type": "string"})
 	case jobs.Dates:
 		return oneOrMany(schema{"type": "string", "format": "date"})
 	case jobs.Times:
 		return oneOrMany(schema{"type": "string", "format": "date-time"})
 	case jobs.Instant:
 		return schema{"type": "string", "format": "date-time"}
+	}
+	return nil
+}
+
+func kindSchema(v reflect.Value, key []string, explained map[string]explanation) schema {
+	if s := wordSchema(v.Interface()); s != nil {
+		return s
+	}
+	inside := func(v reflect.Value, name string) schema {
+		return schemaOf(v, append(key[:len(key):len(key)], name), explained)
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -129,5 +136,5 @@ func kindSchema(v reflect.Value, key []string, explained map[string]explanation)
 	case v.CanFloat():
 		return schema{"type": "number"}
 	}
-	return text
+	return schema{"type": "string"}
 }
