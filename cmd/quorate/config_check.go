@@ -180,9 +180,7 @@ func (j *judge) sql(step jobs.Step) (bad []error) {
 		return bad
 	}
 	for _, statement := range step.SQL {
-		one := step
-		one.SQL = jobs.Strings{statement}
-		if err := steps.CheckSQL(one); err != nil {
+		if err := steps.CheckSQL(statement); err != nil {
 			bad = append(bad, err)
 		}
 	}
