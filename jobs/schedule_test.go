@@ -192,27 +192,6 @@ func TestAListOfInstantsIsDueAtEachOnceAndThenNever(t *testing.T) {
 	}
 }
 
-func FuzzCronNeverPanicsNorLoops(f *testing.F) {
-	for _, seed := range []string{"* * * * *", "0 0 29 2 *", "@daily", "*/5 9-17 * * MON-FRI", "0 0 30 2 *", "1-,, / - *", "59 59 23 31 12 7"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, line string) {
-		c, err := parseCron(line)
-		if err != nil {
-			return
-		}
-		p := cronPart{c, &zone{Location: time.UTC}, dstPolicy{}}
-		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-		next := p.next(now)
-		if next.IsZero() || !next.After(now) {
-			t.Fatalf("%q was accepted and is next due at %s", line, next)
-		}
-		if last := p.last(next); !last.Equal(next) {
-			t.Fatalf("%q: due at %s, last due at %s", line, next, last)
-		}
-	})
-}
-
 func BenchmarkNext(b *testing.B) {
 	for _, j := range []Job{
 		{Cron: Strings{"*/5 9-17 * * MON-FRI"}, Timezone: "Europe/Berlin"},
