@@ -29,14 +29,15 @@ type room struct {
 
 // The house, from the roof down.
 var house = map[string]room{
-	"cmd/quorate": {6, []string{"web", "scheduler", "jobs/steps", "store", "store/postgres", "store/sqlite",
+	"cmd/quorate": {6, []string{"web", "scheduler", "jobs/steps", "store", "store/postgres", "store/sqlite", "store/journal",
 		"migrations", "redlock", "redlock/embedded", "jobs"}},
 	"web":                {5, []string{"scheduler", "store", "redlock", "jobs"}},
-	"scheduler":          {4, []string{"jobs/steps", "store", "redlock", "jobs"}},
+	"scheduler":          {4, []string{"jobs/steps", "store", "store/journal", "redlock", "jobs"}},
 	"jobs/steps":         {3, []string{"migrations", "jobs"}},
 	"store/postgres":     {2, []string{"store", "migrations", "jobs"}},
 	"store/sqlite":       {2, []string{"store", "migrations", "jobs"}},
 	"store/storetest":    {2, []string{"store", "jobs"}},
+	"store/journal":      {2, []string{"store", "jobs"}},
 	"store":              {2, []string{"jobs"}},
 	"redlock/gocronlock": {2, []string{"redlock"}},
 	"redlock/embedded":   {1, nil},

@@ -123,6 +123,7 @@ func (s *Scheduler) startKeeping() *keeping {
 		do    func(context.Context)
 	}{
 		{100 * time.Millisecond, s.renew},
+		{time.Second, s.replay},
 		{2 * time.Second, s.reap},
 		{5 * time.Second, s.beat},
 		{5 * time.Second, s.payOwed},
@@ -158,18 +159,6 @@ func (s *Scheduler) renew(ctx context.Context) {
 	for _, id := range lost {
 		s.log.Error("run is no longer ours", "run", id)
 		s.work.lose(id, errors.Join(redlock.ErrLost, errTakenOver))
-	}
-}
-
-// reap closes runs whose replica is gone.
-func (s *Scheduler) reap(ctx context.Context) {
-	closed, err := s.store.Reap(ctx)
-	if err != nil && ctx.Err() == nil {
-		s.log.Warn("lost runs were not looked for", "error", err)
-	}
-	for _, run := range closed {
-		s.log.Warn("run was lost with its replica", "run", run.ID, "job", run.Job, "lost", run.Replica)
-		s.ended(run)
 	}
 }
 

@@ -34,6 +34,7 @@ import (
 	"quorate/jobs/steps"
 	"quorate/redlock"
 	"quorate/store"
+	"quorate/store/journal"
 )
 
 // Errors that a caller branches on.
@@ -44,13 +45,17 @@ var (
 	ErrDraining = errors.New("this replica is shutting down")
 )
 
-// Config is what a Scheduler is made of. All fields but Log and Ended are needed.
+// Config is what a Scheduler is made of. All fields but Journal, Log and Ended are needed.
 type Config struct {
 	Replica string // the name of this process, unlike that of any other
 	Jobs    []*jobs.Job
 	Locker  *redlock.Locker
 	Store   store.Store
 	Steps   *steps.Executor
+
+	// Journal keeps how runs ended while the store was away; nil: what the store does
+	// not take within a minute is lost with the replica.
+	Journal *journal.Journal
 
 	Log   *slog.Logger   // nil: say nothing
 	Ended func(jobs.Run) // called for each row that this replica wrote or finished
@@ -70,8 +75,11 @@ type Scheduler struct {
 	log    *slog.Logger
 	ended  func(jobs.Run)
 
-	work workforce
-	owed ledger // rows that the store was not there to take
+	work    workforce
+	journal *journal.Journal // nil: none
+	owed    ledger           // rows that the store was not there to take
+	// reapFrom is when lost runs are looked for again; only reap uses it.
+	reapFrom time.Time
 	// accounted says until when the search for gaps has seen each job's ticks; only
 	// that search uses it.
 	accounted map[string]time.Time
@@ -82,7 +90,7 @@ type Scheduler struct {
 func New(cfg Config) (*Scheduler, error) {
 	s := &Scheduler{
 		replica: cfg.Replica, started: time.Now(), jobs: map[string]*jobs.Job{},
-		locker: cfg.Locker, store: cfg.Store, steps: cfg.Steps, log: cfg.Log, ended: cfg.Ended,
+		locker: cfg.Locker, store: cfg.Store, steps: cfg.Steps, journal: cfg.Journal, log: cfg.Log, ended: cfg.Ended,
 		ready: make(chan struct{}), accounted: map[string]time.Time{},
 	}
 	if s.log == nil {

@@ -37,6 +37,9 @@ func (s *Scheduler) settle(ctx context.Context, tick jobs.Tick, begun func(jobs.
 		case errors.Is(err, errElsewhere):
 			log.Debug("tick is another replica's")
 			return run, err
+		case errors.Is(err, errKept):
+			log.Warn("run ended, and the store will be told when it is back", "run", run.ID, "error", err)
+			return run, err
 		case run.ID != 0 && err != nil:
 			log.Error("run has no recorded end", "run", run.ID, "error", err)
 			return run, err

@@ -67,8 +67,9 @@ func (s *Scheduler) claim(ctx context.Context, tick jobs.Tick, token string, lea
 	return run, nil
 }
 
-// finish writes how the run ended, on a context that no cancel reaches, until the
-// store takes it or has been away for too long; then the run's end is what the
+// finish writes how the run ended, on a context that no cancel reaches. Where the
+// store is away it goes to the journal, and is told from there. Without one, finish
+// asks until the store has been away for too long; then the run's end is what the
 // store finds out by itself, unknown.
 func (s *Scheduler) finish(ctx context.Context, run jobs.Run, outcome jobs.Outcome) (jobs.Run, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishWithin)
@@ -79,6 +80,9 @@ func (s *Scheduler) finish(ctx context.Context, run jobs.Run, outcome jobs.Outco
 		cancel()
 		if err == nil {
 			return ended, nil
+		}
+		if errors.Is(err, store.ErrAway) && s.keep(run, outcome) {
+			return run, fmt.Errorf("finish run %d as %s: %w, %w", run.ID, outcome.Status, err, errKept)
 		}
 		if !errors.Is(err, store.ErrAway) || !sleep(ctx, jitter(time.Second)) {
 			return run, fmt.Errorf("finish run %d as %s: %w", run.ID, outcome.Status, err)

@@ -20,6 +20,7 @@ type Config struct {
 	Replica struct {
 		Name         string        `toml:"name"`
 		Listen       string        `toml:"listen"`
+		Journal      string        `toml:"journal"`
 		DrainTimeout jobs.Duration `toml:"drain_timeout"`
 	} `toml:"replica"`
 

@@ -15,6 +15,7 @@ import (
 	"quorate/redlock"
 	"quorate/scheduler"
 	"quorate/store"
+	"quorate/store/journal"
 	"quorate/store/postgres"
 	"quorate/store/sqlite"
 	"quorate/web"
@@ -25,6 +26,7 @@ type parts struct {
 	store   store.Store
 	targets *steps.Targets
 	locker  *redlock.Locker
+	journal *journal.Journal // nil: none
 }
 
 const mendStore = "start it, or mend the url"
@@ -90,7 +92,25 @@ func openTargets(ctx context.Context, c *Config) (*steps.Targets, error) {
 	return targets, nil
 }
 
+// openJournal opens the file that the config names, if it names one.
+func (p *parts) openJournal(c *Config, log *slog.Logger) (err error) {
+	if c.Replica.Journal == "" {
+		return nil
+	}
+	var torn int
+	if p.journal, torn, err = journal.Open(c.Replica.Journal); err != nil {
+		return c.fault(err, "", "replica", "journal")
+	}
+	if torn > 0 {
+		log.Warn("the end of the journal was torn: this replica died while it wrote there", "bytes", torn, "kept", c.Replica.Journal+".torn")
+	}
+	return nil
+}
+
 func (p *parts) close() {
+	if p.journal != nil {
+		p.journal.Close()
+	}
 	if p.locker != nil {
 		p.locker.Close()
 	}
@@ -134,7 +154,7 @@ func openLocker(c *Config) (*redlock.Locker, error) {
 // newScheduler returns the scheduler of one replica over these parts.
 func (p *parts) newScheduler(c *Config, name string, log *slog.Logger, ended func(jobs.Run)) (*scheduler.Scheduler, error) {
 	return scheduler.New(scheduler.Config{
-		Replica: name, Jobs: c.jobList(), Locker: p.locker, Store: p.store,
+		Replica: name, Jobs: c.jobList(), Locker: p.locker, Store: p.store, Journal: p.journal,
 		Steps: &steps.Executor{Targets: p.targets}, Log: log, Ended: ended,
 	})
 }

@@ -54,6 +54,9 @@ func serve(ctx context.Context, c *Config, log *slog.Logger) error {
 		return err
 	}
 	defer p.close()
+	if err := p.openJournal(c, log); err != nil {
+		return err
+	}
 	if err := checkTargets(ctx, c, p.targets, log); err != nil {
 		return err
 	}
