@@ -2,7 +2,7 @@
 // whichever replica gets to it, and one row for each tick, whatever became of it.
 //
 // Read trigger.go first: it is the path of every tick, scheduled or by hand, from
-// top to bottom. This file makes the ticks, and is the only one that knows gocron.
+// top to bottom. This file makes the ticks, by timetable.go, and is the only one that knows gocron.
 // Others hold what surrounds the path: settle.go says what becomes of a tick that
 // could not run, keeping.go what goes on while runs are under way, gaps.go what
 // was overlooked.
@@ -24,7 +24,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-co-op/gocron/v2"
@@ -202,76 +201,49 @@ func (s *Scheduler) RunNow(ctx context.Context, job string) (jobs.Run, error) {
 	}
 }
 
-// startTicking gives every job's schedule to gocron, which is the clock and nothing
-// else: it tells a task neither when it was due nor lets it outlive a shutdown, so
-// a task only hands over the ticks that have come due.
+// startTicking gives the timetable to gocron, which is the clock and nothing else: it
+// tells a task neither when it was due nor lets it outlive a shutdown, and each of its
+// jobs passes two of its loops at each fire. So it has one job, for all of ours.
 func (s *Scheduler) startTicking() (stop func(), err error) {
 	clock, err := gocron.NewScheduler(gocron.WithLocation(time.UTC))
 	if err != nil {
 		return nil, fmt.Errorf("start the clock: %w", err)
 	}
-	for _, j := range s.Jobs() {
-		if j.Schedule().Never() {
-			continue
-		}
-		h := &handover{scheduler: s, job: j, last: time.Now()}
-		_, err := clock.NewJob(
-			gocron.CronJob(j.Schedule().String(), false),
-			gocron.NewTask(h.tick),
-			gocron.WithName(j.Name),
-			gocron.WithCronImplementation(gocronSchedule{j.Schedule()}),
-			gocron.WithEventListeners(gocron.AfterJobRunsWithPanic(func(_ uuid.UUID, name string, what any) {
-				s.log.Error("tick panicked", "job", name, "panic", what)
-			})),
-		)
-		if err != nil {
-			return nil, fmt.Errorf("schedule job %q: %w", j.Name, err)
-		}
+	table := newTimetable(s.Jobs(), time.Now(), s.due)
+	_, err = clock.NewJob(
+		gocron.CronJob("the next tick that is due", false),
+		gocron.NewTask(func() { table.handOver(time.Now()) }),
+		gocron.WithCronImplementation(gocronSchedule{table}),
+		gocron.WithEventListeners(gocron.AfterJobRunsWithPanic(func(_ uuid.UUID, _ string, what any) {
+			s.log.Error("handing over ticks panicked", "panic", what)
+		})),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("start the clock: %w", err)
 	}
 	clock.Start()
-	return func() { _ = clock.Shutdown() }, nil // tasks only hand over, none is cut short
+	return func() { _ = clock.Shutdown() }, nil // the task only hands over, and is not cut short
 }
 
-// gocronSchedule shows a Schedule to gocron.
-type gocronSchedule struct{ jobs.Schedule }
+// due takes a tick that has come due; a little before, perhaps.
+func (s *Scheduler) due(tick jobs.Tick) {
+	s.work.start(func(ctx context.Context) {
+		sleep(ctx, time.Until(tick.Due))
+		_, _ = s.settle(ctx, tick, nil) // it has its row, or another replica writes it
+	})
+}
+
+// gocronSchedule shows a timetable to gocron.
+type gocronSchedule struct{ table *timetable }
 
 func (g gocronSchedule) IsValid(string, *time.Location, time.Time) error { return nil }
 
-// Next never returns the zero time, on which gocron would spin for ever.
+// Next hands over what has come due meanwhile, so that nothing waits for a fire that
+// gocron has left out because it was late. It never returns the zero time, on which
+// gocron would spin for ever.
 func (g gocronSchedule) Next(after time.Time) time.Time {
-	if next := g.Schedule.Next(after); !next.IsZero() {
+	if next := g.table.handOver(time.Now()); !next.IsZero() {
 		return next
 	}
 	return after.AddDate(100, 0, 0)
-}
-
-// A handover turns a timer that fired into the ticks that have come due since the
-// last one. A timer can fire a little early when the wall clock was set; ticks that
-// are too old to be started are left to the search for gaps.
-type handover struct {
-	scheduler *Scheduler
-	job       *jobs.Job
-
-	mu   sync.Mutex
-	last time.Time
-}
-
-const earlyTimer = 20 * time.Millisecond
-
-func (h *handover) tick() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	now := time.Now()
-	from := h.last
-	if oldest := now.Add(-h.job.StartDeadline.D()); from.Before(oldest) {
-		from = oldest
-	}
-	for due := h.job.Schedule().Next(from); !due.IsZero() && !due.After(now.Add(earlyTimer)); due = h.job.Schedule().Next(due) {
-		h.last = due
-		tick := jobs.Tick{Job: h.job, Due: due, Attempt: 1, Trigger: jobs.TriggerSchedule}
-		h.scheduler.work.start(func(ctx context.Context) {
-			sleep(ctx, time.Until(due))
-			_, _ = h.scheduler.settle(ctx, tick, nil) // it has its row, or another replica writes it
-		})
-	}
 }
