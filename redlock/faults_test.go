@@ -77,6 +77,7 @@ func TestALostReplyToAReleaseFreesTheLock(t *testing.T) {
 	net := newNetwork(t, 5)
 	l := warm(t, redlock.Options{RestartGuard: -1, MasterTimeout: 500 * time.Millisecond}, net.through())
 	lease := acquireSoon(t, l, "k", time.Minute)
+	eventually(t, "all five grant it", func() bool { return lease.Evidence().Votes == 5 })
 	setAll(testenv.Mute, net.proxies[:3]...)
 	if err := lease.Release(); !errors.Is(err, redlock.ErrNoQuorum) {
 		t.Errorf("three of five answers were lost: %v", err)

@@ -135,6 +135,15 @@ func (m *stepped) Ask(q Question, hearer Hearer, seat int) {
 		}
 	}
 	m.baton.Lock()
+	unsent := slices.IndexFunc(m.waiting, func(w asked) bool { return w.Op == Take && w.Token == q.Token })
+	if q.Op == Release && !q.Free && unsent >= 0 {
+		w := m.waiting[unsent]
+		m.waiting = slices.Delete(m.waiting, unsent, unsent+1)
+		m.baton.Unlock()
+		w.hear(Answer{Err: errUnsent})
+		hearer.Hear(seat, Answer{OK: true})
+		return
+	}
 	defer m.baton.Unlock()
 	if a := (asked{Question: q, hearer: hearer, seat: seat}); len(m.sent)+len(m.answers) == 0 {
 		m.sent = append(m.sent, a)
@@ -189,13 +198,13 @@ func (m *stepped) answer() {
 			g.Answer = Answer{Err: err, Sent: true}
 		}
 	}
-	g.hear(g.Answer)
 	m.baton.Lock()
-	defer m.baton.Unlock()
 	m.answers = m.answers[1:]
 	if len(m.sent)+len(m.answers) == 0 {
 		m.send()
 	}
+	m.baton.Unlock()
+	g.hear(g.Answer)
 }
 
 // straggle lets arrive what was sent before the connection broke.

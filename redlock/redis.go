@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -131,37 +132,62 @@ func (m *redisMaster) Status() Status {
 
 var (
 	errClosed = errors.New("locker is closed")
+	errUnsent = errors.New("it was released before it was asked")
 	errQueue  = fmt.Errorf("%d questions wait for an answer already", queueDepth)
 )
 
-// Ask writes the question, or leaves it for the goroutine to write.
+// Ask writes the question, or leaves it for the goroutine to write. A release whose SET
+// was not written yet makes both needless: a slow master is asked only what is still
+// wanted when its turn comes.
 func (m *redisMaster) Ask(q Question, hearer Hearer, seat int) {
-	if err := m.accept(asked{Question: q, hearer: hearer, seat: seat}); err != nil {
+	unsent, err := m.accept(asked{Question: q, hearer: hearer, seat: seat})
+	switch {
+	case err != nil:
 		hearer.Hear(seat, Answer{Err: err})
+	case unsent.hearer != nil:
+		unsent.hear(Answer{Err: errUnsent})
+		hearer.Hear(seat, Answer{OK: true})
 	}
 }
 
-func (m *redisMaster) accept(a asked) error {
+func (m *redisMaster) accept(a asked) (unsent asked, err error) {
 	if a.Op == Take {
 		if err := m.health.bar(); err != nil {
-			return err
+			return unsent, err
 		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if a.Op == Release && !a.Free {
+		if i := m.unsent(a); i >= 0 {
+			unsent = m.waiting[i]
+			m.waiting = slices.Delete(m.waiting, i, i+1)
+			return unsent, nil
+		}
+	}
 	switch {
 	case m.closed:
-		return errClosed
+		return unsent, errClosed
 	case m.link == nil && a.Op != Ping && time.Now().Before(m.redial):
-		return m.down
+		return unsent, m.down
 	case m.link == nil:
-		return m.enqueue(a)
+		return unsent, m.enqueue(a)
 	case len(m.link.flying) > 0 || len(m.waiting) > 0:
-		return m.enqueue(a)
+		return unsent, m.enqueue(a)
 	}
 	m.link.flying = append(m.link.flying, a)
 	m.link.send()
-	return nil
+	return unsent, nil
+}
+
+// unsent is where the SET waits that this release is to undo, or -1.
+func (m *redisMaster) unsent(release asked) int {
+	for i := len(m.waiting) - 1; i >= 0; i-- {
+		if w := &m.waiting[i]; w.Op == Take && w.Token == release.Token && w.Key == release.Key {
+			return i
+		}
+	}
+	return -1
 }
 
 // enqueue leaves the question to be written when the link is there, or idle again.

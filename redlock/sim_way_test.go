@@ -163,6 +163,7 @@ func (w *way) refuse(d *dice) {
 		takes = connectWithin
 	}
 	w.moving = true
+	w.disturb(takes)
 	w.plan(takes, forQuestion, func() {
 		w.moving = false
 		w.redial = time.Now().Add(redialAfter)
@@ -218,14 +219,13 @@ func (w *way) hearLater(lasts time.Duration) {
 			w.world.mu.Unlock()
 		default:
 			w.noteAnswer("heard ", w.answers[0])
-			last := len(w.answers)+len(w.sent) == 1
+			w.coming = false
+			if len(w.answers)+len(w.sent) == 1 { // the last of what was sent together
+				w.trails, w.tails = false, false
+			}
 			w.world.mu.Unlock()
 			w.stepped.answer()
 			w.world.mu.Lock()
-			w.coming = false
-			if last { // of what was sent together
-				w.trails, w.tails = false, false
-			}
 			w.flow()
 			w.world.mu.Unlock()
 			w.world.look()
