@@ -1,10 +1,13 @@
 package jobs
 
 import (
+	"encoding/json"
+	"fmt"
 	"maps"
 	"regexp"
 	"runtime/metrics"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -129,5 +132,59 @@ func askAround(t *testing.T, j Job, now time.Time) {
 	}
 	if !last.IsZero() && (last.After(now) || now.Before(lastYear) && !s.Next(last.Add(-1)).Equal(last)) {
 		t.Errorf("%s: Last(%s) is %s, and Next before that %s", s, now, last, s.Next(last.Add(-1)))
+	}
+}
+
+func FuzzAParameterIsRefusedOrKeepsItsValue(f *testing.F) {
+	types := ParamType("").Values()
+	for i, seed := range []string{"a\"b", "-42", "1e5", "true", "2026-12-01T12:00:00.5+01:00", "large", "{{sku}}"} {
+		f.Add(uint8(i), seed)
+	}
+	f.Fuzz(func(t *testing.T, kind uint8, text string) {
+		frugal(t, func() {
+			p := Param{Type: ParamType(types[int(kind)%len(types)]), Values: []string{"small", "large"}}
+			v, err := p.Read(text)
+			if err != nil {
+				return
+			}
+			if again, err := p.Read(inText(v)); err != nil || again != v {
+				t.Errorf("%q is %v, which is read as %v, %v", text, v, again, err)
+			}
+			checkPlaces(t, inText(v))
+		})
+	})
+}
+
+func FuzzATemplateTakesAnyValue(f *testing.F) {
+	f.Add(`{"a": {{sku}}, "b": "{{sku}}"}`, "application/json", "x\"y")
+	f.Add(`a={{sku}}`, "application/x-www-form-urlencoded", "&")
+	f.Add(`{{{{ {{sku}} \{{sku}}`, "text/plain", "{{sku}}")
+	f.Fuzz(func(t *testing.T, text, contentType, value string) {
+		frugal(t, func() {
+			if checkBody(text, contentType, []string{"sku"}) != nil {
+				return
+			}
+			run := Run{Params: Params{"sku": value}}
+			body := run.Body(text, contentType)
+			run.Header(text)
+			if isJSON(text, "") && !json.Valid([]byte(body)) {
+				t.Errorf("%q with %q is no JSON: %q", text, value, body)
+			}
+			if plain := (Run{Params: Params{"sku": "x"}}); isJSON(text, "") && shape(plain.Body(text, contentType)) != shape(body) {
+				t.Errorf("%q with %q is of another shape: %q", text, value, body)
+			}
+		})
+	})
+}
+
+// shape is JSON without its values.
+func shape(text string) (kinds string) {
+	d := json.NewDecoder(strings.NewReader(text))
+	for {
+		token, err := d.Token()
+		if err != nil {
+			return kinds
+		}
+		kinds += fmt.Sprintf("%T ", token)
 	}
 }

@@ -41,9 +41,10 @@ type Job struct {
 	Overlap       Overlap  `toml:"overlap"`
 	StartDeadline Duration `toml:"start_deadline"`
 
-	// What it does.
-	Timeout Duration `toml:"timeout"`
-	Steps   []Step   `toml:"steps"`
+	// What it does, and what it may be told.
+	Timeout Duration         `toml:"timeout"`
+	Params  map[string]Param `toml:"-"`
+	Steps   []Step           `toml:"steps"`
 
 	schedule Schedule
 	zone     *zone
@@ -117,6 +118,7 @@ func (j *Job) Prepare() []Problem {
 		problem(p.Key[0], "%s", p.Message)
 	}
 	j.schedule = schedule
+	bad = append(bad, j.checkParams()...)
 	return append(bad, j.checkSteps()...)
 }
 

@@ -53,6 +53,7 @@ type Run struct {
 	Fence    Fence
 	Replica  string
 	Revision string
+	Params   Params
 
 	Started    time.Time // when it was claimed; zero for a tick that never ran
 	Finished   time.Time // zero while it runs
