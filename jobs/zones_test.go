@@ -55,7 +55,7 @@ func eachZone(t *testing.T, seed uint64, try func(r *rand.Rand, name string, zon
 }
 
 func TestEveryZoneAgreesWithTheOracleWhereTheClockChanges(t *testing.T) {
-	windows, specs := 2, 4
+	windows, specs := 1, 3
 	if full() {
 		windows, specs = 1000, 200
 	}
