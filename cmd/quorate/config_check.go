@@ -180,7 +180,9 @@ func (j *judge) sql(step jobs.Step) (bad []error) {
 		return bad
 	}
 	for _, statement := range step.SQL {
-		if err := steps.CheckSQL(statement); err != nil {
+		one := step
+		one.SQL = jobs.Strings{statement}
+		if err := steps.CheckSQL(one); err != nil {
 			bad = append(bad, err)
 		}
 	}

@@ -101,6 +101,7 @@ steps = { command = ["true"] }
 		`16:1: cron "61 * * * *": minute "61"`,
 		`17:1: overlap "skp": want skip, queue or allow: did you mean "skip"?`,
 		`18:1: timeout must be longer than zero`,
+		`20:10: step "step1": url: want http://… or https://…`,
 		`20:27: unknown key "metod" in [jobs.a.steps.http]: did you mean "method"?`,
 		`20:54: a: want a string, not a number`,
 		`22:1: unknown key "comand" in [jobs.a.steps]: did you mean "command"?`,

@@ -37,18 +37,18 @@ func command(ctx context.Context, hold Hold, step jobs.Step) (result, error) {
 
 	cmd, err := program(hold.Run, step)
 	if err != nil {
-		return result{}, err
+		return result{}, undone(err)
 	}
 	var out capture
 	read, err := attach(cmd, &out)
 	if err != nil {
-		return result{}, err
+		return result{}, undone(err)
 	}
 	err = cmd.Start()
 	cmd.Stdout.(*os.File).Close()
 	if err != nil {
 		read()
-		return result{}, startError(step, err)
+		return result{}, undone(startError(step, err))
 	}
 	left, err := oversee(ctx, hold, cmd)
 	read()
@@ -56,7 +56,33 @@ func command(ctx context.Context, hold Hold, step jobs.Step) (result, error) {
 	if left {
 		res.output += "\n[processes that it had left behind were killed]\n"
 	}
-	return res, exitError(err)
+	err = meaning(ctx, step, &res, err)
+	return res, err
+}
+
+// meaning says what a command's end means to its step. A context that has ended was
+// the reason, whatever the code.
+func meaning(ctx context.Context, step jobs.Step, res *result, err error) error {
+	code := 0
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		code = exit.ExitCode() // -1 for one that was killed
+	} else if err != nil {
+		return err
+	}
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return exitError(err)
+	case step.Exit.Succeeds(code):
+		return nil
+	case slices.Contains(step.Exit.Skip, code):
+		res.skipped = true
+		return nil
+	case slices.Contains(step.Exit.Retry, code):
+		return undone(fmt.Errorf("exited with status %d, which asks for another try", code))
+	case err == nil:
+		return errors.New("exited with status 0, which is not among the codes of success")
+	}
+	return exitError(err)
 }
 
 func program(run jobs.Run, step jobs.Step) (*exec.Cmd, error) {

@@ -34,7 +34,7 @@ func (x *Executor) http(ctx context.Context, hold Hold, step jobs.Step) (result,
 	})
 	req, err := request(ctx, hold.Run, step)
 	if err != nil {
-		return result{}, err
+		return result{}, undone(err)
 	}
 	where := req.Method + " to " + req.URL.Host // the path and the query may hold secrets
 	resp, err := transport.RoundTrip(req)
@@ -42,7 +42,7 @@ func (x *Executor) http(ctx context.Context, hold Hold, step jobs.Step) (result,
 	case err != nil && begun.Load():
 		return result{}, unknown("%s was sent, and no answer came: %w", where, err)
 	case err != nil:
-		return result{}, fmt.Errorf("%s was not sent: %w", where, err)
+		return result{}, undone(fmt.Errorf("%s was not sent: %w", where, err))
 	}
 	defer resp.Body.Close()
 

@@ -3,6 +3,8 @@ package steps
 import (
 	"strings"
 	"testing"
+
+	"quorate/jobs"
 )
 
 func TestParametersAreToldFromOtherColons(t *testing.T) {
@@ -39,7 +41,7 @@ func TestParametersAreToldFromOtherColons(t *testing.T) {
 		{lite, "SELECT [:job], `:job`, 'a\\', :job", "SELECT [:job], `:job`, 'a\\', ?"},
 		{lite, "SELECT '?', \"@x\", :run_id", "SELECT '?', \"@x\", ?"},
 	} {
-		st, err := c.d.parse(c.sql)
+		st, err := c.d.parse(c.sql, false)
 		if c.out == "" {
 			c.out = c.sql
 		}
@@ -68,14 +70,14 @@ func TestStatementsThatCannotBeOursAreRefused(t *testing.T) {
 		"SELECT 1 /* open":                       "not closed",
 		"SELECT 1\x00":                           "zero byte",
 	} {
-		if err := CheckSQL(sql); err == nil || !strings.Contains(err.Error(), wrong) {
+		if err := CheckSQL(jobs.Step{SQL: jobs.Strings{sql}}); err == nil || !strings.Contains(err.Error(), wrong) {
 			t.Errorf("%q: %v, want %q", sql, err, wrong)
 		}
 	}
 	for sql, d := range map[string]*dialect{
 		"SELECT $1": postgresDialect, "SELECT ?": mysqlDialect, "SELECT ?1": sqliteDialect, "SELECT @due": sqliteDialect, "SELECT $due": sqliteDialect,
 	} {
-		if _, err := d.parse(sql); err == nil || !strings.Contains(err.Error(), "placeholder") {
+		if _, err := d.parse(sql, false); err == nil || !strings.Contains(err.Error(), "placeholder") {
 			t.Errorf("%s: %q: %v", d.name, sql, err)
 		}
 	}
@@ -105,12 +107,12 @@ func FuzzStatement(f *testing.F) {
 			}
 			inside := strings.ReplaceAll(sql, "'", "''")
 			if !strings.ContainsAny(inside, "\\\x00") {
-				st, err := d.parse("SELECT '" + inside + "', :job")
+				st, err := d.parse("SELECT '"+inside+"', :job", false)
 				if err != nil || !strings.HasPrefix(st.text, "SELECT '"+inside+"', ") || len(st.params) != 1 {
 					t.Fatalf("%s: quoted %q came out as %q, %v", d.name, inside, st.text, err)
 				}
 			}
-			d.parse(sql)
+			d.parse(sql, false)
 		}
 	})
 }

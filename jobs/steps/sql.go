@@ -17,10 +17,15 @@ type database interface {
 	check(ctx context.Context) error
 	close()
 
-	// begin makes a connection and opens a transaction for an effect, which the
-	// server gives up by itself when it does not hear of us for as long as patience
-	// says.
-	begin(ctx context.Context, e effect, patience time.Duration) (transaction, error)
+	// begin makes a connection and opens a transaction for an effect.
+	begin(ctx context.Context, e effect, how terms) (transaction, error)
+}
+
+// Terms are what a transaction is opened on.
+type terms struct {
+	patience  time.Duration // how long the server waits for a word of us, and we for an older run
+	isolation string        // of SQL, or nothing for what the target does by itself
+	loose     bool          // no transaction at all: only exec and close are of use then
 }
 
 // A transaction is what one SQL step does.
@@ -90,7 +95,7 @@ func (x *Executor) sql(ctx context.Context, hold Hold, step jobs.Step) (result, 
 	if err != nil {
 		return result{}, err
 	}
-	list, err := db.rules().parseAll(step.SQL)
+	list, err := db.rules().parseAll(step)
 	if err != nil {
 		return result{}, err
 	}
@@ -101,11 +106,19 @@ func (x *Executor) sql(ctx context.Context, hold Hold, step jobs.Step) (result, 
 		step:   step.Name,
 		lock:   hold.Run.Lock,
 	}
-	tx, err := db.begin(ctx, e, min(max(hold.Validity(), time.Second), maxPatience))
+	tx, err := db.begin(ctx, e, terms{
+		patience:  min(max(hold.Validity(), time.Second), maxPatience),
+		isolation: step.Isolation,
+		loose:     step.Loose(),
+	})
 	if err != nil {
-		return result{}, named(step.Target, err)
+		return result{}, named(step.Target, undone(err))
 	}
 	defer tx.close()
+	if step.Loose() {
+		res, err := statements(ctx, hold, step, tx, list)
+		return res, named(step.Target, err)
+	}
 	res, again, err := perform(ctx, hold, step, tx, list)
 	if again {
 		return res, nil
@@ -116,7 +129,7 @@ func (x *Executor) sql(ctx context.Context, hold Hold, step jobs.Step) (result, 
 		if escaped := tx.abort(rollback); escaped != nil {
 			return res, unknown("%w (%w)", escaped, err)
 		}
-		return res, named(step.Target, err)
+		return res, named(step.Target, undone(err))
 	}
 	return res, named(step.Target, x.commit(ctx, tx))
 }
@@ -131,6 +144,16 @@ func perform(ctx context.Context, hold Hold, step jobs.Step, tx transaction, lis
 	if earlier != nil {
 		return result{output: fmt.Sprintf("already done by run %d (fence %d)", earlier.run, earlier.fence)}, true, nil
 	}
+	if res, err = statements(ctx, hold, step, tx, list); err != nil {
+		return res, false, err
+	}
+	// The one check that counts is the fence, whose row we hold locked until COMMIT.
+	// This one only spares the target the work of a run that has lost its lease.
+	return res, false, hold.check(ctx)
+}
+
+// statements runs those of a step, and sees whether they have changed what they should.
+func statements(ctx context.Context, hold Hold, step jobs.Step, tx transaction, list []statement) (res result, err error) {
 	var show table
 	for i, s := range list {
 		rows, err := tx.exec(ctx, s, hold.Run, &show)
@@ -140,15 +163,13 @@ func perform(ctx context.Context, hold Hold, step jobs.Step, tx transaction, lis
 			if len(list) > 1 {
 				err = fmt.Errorf("statement %d of %d: %w", i+1, len(list), err)
 			}
-			return res, false, err
+			return res, err
 		}
 	}
 	if want := step.ExpectRows; want != nil && *want != res.rows {
-		return res, false, fmt.Errorf("changed %d rows where expect_rows = %d: rolled back", res.rows, *want)
+		return res, fmt.Errorf("changed %d rows where expect_rows = %d", res.rows, *want)
 	}
-	// The one check that counts is the fence, whose row we hold locked until COMMIT.
-	// This one only spares the target the work of a run that has lost its lease.
-	return res, false, hold.check(ctx)
+	return res, nil
 }
 
 // overtaking does what may have to wait for an older run, and from the end of our
@@ -196,7 +217,7 @@ func (x *Executor) commit(ctx context.Context, tx transaction) error {
 		case err == nil && landed:
 			return nil
 		case err == nil:
-			return fmt.Errorf("not committed: %w", lost)
+			return undone(fmt.Errorf("not committed: %w", lost))
 		}
 		select {
 		case <-ctx.Done():

@@ -102,12 +102,15 @@ type sqliteTx struct {
 	conn *sql.Conn
 }
 
-func (l *sqlite) begin(ctx context.Context, e effect, _ time.Duration) (transaction, error) {
+func (l *sqlite) begin(ctx context.Context, e effect, how terms) (transaction, error) {
 	conn, err := l.db.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	t := &sqliteTx{e, l, conn}
+	if how.loose {
+		return t, nil
+	}
 	err = patient(ctx, func() error {
 		_, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE")
 		return err
@@ -172,11 +175,15 @@ func (t *sqliteTx) exec(ctx context.Context, s statement, run jobs.Run, show *ta
 	if err != nil {
 		return 0, err
 	}
-	rows, err := t.conn.QueryContext(ctx, s.text, args...)
+	// Only a statement without a transaction can find the file locked still.
+	err = patient(ctx, func() error {
+		rows, err := t.conn.QueryContext(ctx, s.text, args...)
+		if err == nil {
+			_, err = showRows(rows, show)
+		}
+		return err
+	})
 	if err != nil {
-		return 0, err
-	}
-	if _, err := showRows(rows, show); err != nil {
 		return 0, err
 	}
 	after, latest, err := t.changes(ctx)

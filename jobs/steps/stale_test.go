@@ -51,7 +51,7 @@ const (
 // began; one that has the server at work, for as long as the other's was, of which
 // five seconds are the most.
 const (
-	oldLease = time.Second
+	oldLease = 2 * time.Second
 	newLease = 30 * time.Second
 	atWork   = 5 * time.Second
 )
@@ -145,7 +145,14 @@ func (l *lane) round(t *testing.T, at place, round int, tally *staleTally) {
 	due := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC).Add(time.Duration(round) * time.Hour)
 	first := 2*round + 1
 	l.old.begin(t, l.order(first, due, oldLease, at.sleep[l.db.kind]...))
-	<-stopped
+	ended := make(chan jobs.Outcome, 1)
+	go func() { ended <- l.old.end(t) }()
+	select {
+	case <-stopped:
+	case got := <-ended:
+		t.Errorf("%s, round %d: was never stopped at %q: %+v", l.name, round, m.text, got)
+		return
+	}
 	next := due // the same tick again, or the next one
 	if rand.N(2) == 0 {
 		next = due.Add(time.Minute)
@@ -157,7 +164,7 @@ func (l *lane) round(t *testing.T, at place, round int, tally *staleTally) {
 	byThen := l.effects(t, first)
 	l.old.wake()
 	close(woken)
-	stale := l.old.end(t)
+	stale := <-ended
 
 	where := fmt.Sprintf("%s, round %d, stopped at %q %v", l.name, round, m.text, late)
 	want(t, got, jobs.Succeeded, "")

@@ -37,16 +37,20 @@ type dialect struct {
 	nested    bool   // comments nest
 	brackets  bool   // [name] quotes a name; elsewhere it is a subscript
 	reserved  string // characters that begin a placeholder of the target's own
-	refuse    func(words []string) string
+
+	// refuse says what no step of such a target may say, and alone what only one may
+	// that has no transaction.
+	refuse func(words []string) string
+	alone  func(words []string) string
 }
 
-// CheckSQL says what is wrong with a statement whatever its target: a parameter
-// that does not exist, several statements in one, a statement that cannot live in
-// a transaction. [Targets.CheckStep] knows the target and finds more.
-func CheckSQL(statement string) error {
+// CheckSQL says what is wrong with an SQL step whatever its target: a parameter that
+// does not exist, several statements in one, a statement that cannot live in a
+// transaction. [Targets.CheckStep] knows the target and finds more.
+func CheckSQL(step jobs.Step) error {
 	var first error
 	for _, d := range []*dialect{postgresDialect, mysqlDialect, sqliteDialect} {
-		_, err := d.parse(statement)
+		_, err := d.parseAll(step)
 		if err == nil {
 			return nil
 		}
@@ -58,21 +62,25 @@ func CheckSQL(statement string) error {
 }
 
 // parseAll reads the statements of a step.
-func (d *dialect) parseAll(list jobs.Strings) ([]statement, error) {
-	all := make([]statement, len(list))
-	for i, sql := range list {
+func (d *dialect) parseAll(step jobs.Step) ([]statement, error) {
+	all := make([]statement, len(step.SQL))
+	for i, sql := range step.SQL {
 		var err error
-		if all[i], err = d.parse(sql); err != nil {
-			return nil, fmt.Errorf("statement %d of %d: %w", i+1, len(list), err)
+		all[i], err = d.parse(sql, step.Loose())
+		if err != nil && len(step.SQL) > 1 {
+			err = fmt.Errorf("statement %d of %d: %w", i+1, len(step.SQL), err)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	return all, nil
 }
 
 // parse reads one statement: it refuses what cannot be run as a part of our
-// transaction, and turns :name into the target's placeholders. All else is left as
-// it was written.
-func (d *dialect) parse(sql string) (statement, error) {
+// transaction, unless it is loose from any, and turns :name into the target's
+// placeholders. All else is left as it was written.
+func (d *dialect) parse(sql string, loose bool) (statement, error) {
 	if strings.IndexByte(sql, 0) >= 0 {
 		return statement{}, errors.New("contains a zero byte")
 	}
@@ -106,11 +114,8 @@ func (d *dialect) parse(sql string) (statement, error) {
 	if len(words) == 0 {
 		return statement{}, errors.New("is not a statement")
 	}
-	if why := refuse(words); why != "" {
-		return statement{}, errors.New(why)
-	}
-	if why := d.refuse(words); why != "" {
-		return statement{}, errors.New(why)
+	if err := d.judge(words, loose); err != nil {
+		return statement{}, err
 	}
 	st.returning = words[0] != "SELECT" && slices.Contains(words, "RETURNING")
 	st.text = strings.TrimSpace(out.String())
@@ -138,11 +143,31 @@ func (s *statement) place(d *dialect, name string) (string, error) {
 	return "", fmt.Errorf("has a parameter :%s that there is not: there are %s", name, parameterNames)
 }
 
-// refuse names statements that no target can run within our transaction.
+func (d *dialect) judge(words []string, loose bool) error {
+	rules := []func([]string) string{refuse, d.refuse}
+	if !loose {
+		rules = append(rules, alone, d.alone)
+	}
+	for _, rule := range rules {
+		if why := rule(words); why != "" {
+			return errors.New(why)
+		}
+	}
+	return nil
+}
+
+// refuse names statements that are no step's to say.
 func refuse(words []string) string {
 	switch words[0] {
 	case "BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE":
 		return words[0] + " is not for a step to say: each step is one transaction already"
+	}
+	return ""
+}
+
+// alone names statements that no target can run within a transaction.
+func alone(words []string) string {
+	switch words[0] {
 	case "VACUUM":
 		return cannot("VACUUM")
 	case "CREATE", "DROP", "REINDEX", "ALTER":
@@ -155,17 +180,15 @@ func refuse(words []string) string {
 	return ""
 }
 
+const without = "with transactional = false it runs without a fence, as a command does"
+
 func cannot(what string) string {
-	return what + " cannot live in a transaction, and so not behind the fence: run it as a command step"
+	return what + " cannot live in a transaction, and so not behind the fence: " + without
 }
 
 var postgresDialect = &dialect{
 	name: "Postgres", numbered: true, estrings: true, nested: true, reserved: "$",
 	refuse: func(words []string) string {
-		second := ""
-		if len(words) > 1 {
-			second = words[1]
-		}
 		switch words[0] {
 		case "PREPARE", "EXECUTE", "DEALLOCATE":
 			return words[0] + " is refused: write the statement itself"
@@ -173,6 +196,15 @@ var postgresDialect = &dialect{
 			if slices.Contains(words, "STDIN") || slices.Contains(words, "STDOUT") {
 				return "COPY to and from the client has nobody at this end: use INSERT … SELECT, or psql as a command step"
 			}
+		}
+		return ""
+	},
+	alone: func(words []string) string {
+		second := ""
+		if len(words) > 1 {
+			second = words[1]
+		}
+		switch words[0] {
 		case "CREATE", "DROP", "ALTER":
 			switch second {
 			case "DATABASE", "TABLESPACE", "SYSTEM", "SUBSCRIPTION":
@@ -193,22 +225,30 @@ var mysqlDialect = &dialect{
 	name: "MySQL", backslash: true, hash: true, reserved: "?",
 	refuse: func(words []string) string {
 		switch words[0] {
+		case "SET":
+			return "SET can change the session's transactions: use SELECT … INTO @name"
+		case "XA":
+			return "XA is not for a step to say: each step is one transaction already"
+		}
+		return ""
+	},
+	alone: func(words []string) string {
+		switch words[0] {
 		case "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH", "VALUES", "TABLE", "CALL", "DO", "LOAD":
 			return ""
 		case "CREATE", "DROP":
 			if len(words) > 1 && words[1] == "TEMPORARY" {
 				return ""
 			}
-		case "SET":
-			return "SET can change the session's transactions: use SELECT … INTO @name"
 		}
-		return words[0] + " commits by itself on MySQL and MariaDB, and so not behind the fence: run it as a command step"
+		return words[0] + " commits by itself on MySQL and MariaDB, and so not behind the fence: " + without
 	},
 }
 
 var sqliteDialect = &dialect{
 	name: "SQLite", brackets: true, reserved: "?@$",
-	refuse: func(words []string) string {
+	refuse: func([]string) string { return "" },
+	alone: func(words []string) string {
 		switch words[0] {
 		case "PRAGMA", "ATTACH", "DETACH":
 			return cannot(words[0])

@@ -2,7 +2,9 @@
 // request, a command, a Go function.
 //
 // [Executor.Execute] runs the steps of a run in order and stops at the first that
-// does not succeed. Before each it compares the lease's validity with the clock; a
+// does not succeed; one that is there for its failure runs then. A step with retries
+// is tried again where nothing of it has happened, and where that is not known only
+// if it is idempotent. Before each it compares the lease's validity with the clock; a
 // context alone would not do, because a process that was frozen finds its contexts
 // still open when it wakes. What came of it is a [jobs.Outcome]:
 //
@@ -21,6 +23,8 @@
 //     the statements; a step that finds its marker is done already. A COMMIT whose
 //     answer was lost is looked up, never guessed. This needs the two guard tables
 //     in the target, and statements that can live in a transaction.
+//     One that says that it has no transaction has none of this: it is as good as a
+//     command.
 //   - HTTP: the request is sent once. Nothing re-sends it, no redirect is followed.
 //     An answer that never came is unknown, and the receiver gets a fence and a key.
 //   - Command: the process group is gone when the step has ended. A child that
@@ -38,6 +42,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"quorate/jobs"
@@ -69,6 +74,21 @@ func (e *unknownError) Unwrap() error { return e.err }
 
 func unknown(format string, args ...any) error {
 	return &unknownError{fmt.Errorf(format, args...)}
+}
+
+// An undoneError wraps what went wrong where nothing of the step has happened.
+type undoneError struct{ err error }
+
+func (e *undoneError) Error() string { return e.err.Error() }
+func (e *undoneError) Unwrap() error { return e.err }
+
+// undone marks an error so, unless what it is about may have happened after all.
+func undone(err error) error {
+	var lost *unknownError
+	if err == nil || errors.As(err, &lost) {
+		return err
+	}
+	return &undoneError{err}
 }
 
 // A Hold is what a run works under.
@@ -110,8 +130,9 @@ type Executor struct {
 
 // A result is what a step leaves besides its error.
 type result struct {
-	rows   int64
-	output string
+	rows    int64
+	output  string
+	skipped bool // it found that there is nothing to do, for the steps after it either
 }
 
 // Execute runs the steps of a run. It returns when none of them is at work any
@@ -121,6 +142,9 @@ func (x *Executor) Execute(ctx context.Context, hold Hold) jobs.Outcome {
 	defer cancel()
 	out := jobs.Outcome{Status: jobs.Succeeded}
 	for i, step := range hold.Job.Steps {
+		if hold.Job.OnlyOnFailure(step.Name) {
+			continue
+		}
 		if err := hold.check(ctx); err != nil {
 			out.Status, out.Reason = verdict(ctx, err)
 			out.Error = text(fmt.Sprintf("step %q was not begun: %v", step.Name, err))
@@ -128,35 +152,57 @@ func (x *Executor) Execute(ctx context.Context, hold Hold) jobs.Outcome {
 		}
 		done, reason := x.step(ctx, hold, i, step)
 		out.Steps = append(out.Steps, done)
-		if done.Status != jobs.Succeeded {
-			out.Status, out.Reason = done.Status, reason
-			out.Error = text(fmt.Sprintf("step %q: %s", step.Name, done.Error))
+		switch done.Status {
+		case jobs.Succeeded:
+			continue
+		case jobs.Skipped:
 			return out
 		}
+		out.Status, out.Reason = done.Status, reason
+		out.Error = text(fmt.Sprintf("step %q: %s", step.Name, done.Error))
+		if done.Status == jobs.Failed && step.OnFailure != "" {
+			x.onFailure(ctx, hold, step.OnFailure, &out)
+		}
+		return out
 	}
 	return out
 }
 
+// onFailure runs the step that is there for another one that has failed. The run
+// has failed all the same; and its outcome is unknown if that of this step is.
+func (x *Executor) onFailure(ctx context.Context, hold Hold, name string, out *jobs.Outcome) {
+	i := slices.IndexFunc(hold.Job.Steps, func(s jobs.Step) bool { return s.Name == name })
+	err := hold.check(ctx)
+	if i < 0 || err != nil {
+		out.Error = text(fmt.Sprintf("%s; on_failure %q was not begun: %v", out.Error, name, err))
+		return
+	}
+	done, reason := x.step(ctx, hold, i, hold.Job.Steps[i])
+	out.Steps = append(out.Steps, done)
+	if done.Status == jobs.Unknown {
+		out.Status, out.Reason = done.Status, reason
+	}
+	if done.Error != "" {
+		out.Error = text(fmt.Sprintf("%s; on_failure %q: %s", out.Error, name, done.Error))
+	}
+}
+
+// step runs one step, and says how it ended.
 func (x *Executor) step(ctx context.Context, hold Hold, index int, step jobs.Step) (jobs.StepRun, jobs.Reason) {
 	done := jobs.StepRun{Index: index, Name: step.Name, Kind: step.Kind(), Status: jobs.Running, Started: time.Now()}
 	if hold.Progress != nil {
 		hold.Progress(done)
 	}
-	ctx, cancel := limit(ctx, "step", step.Timeout.D())
-	defer cancel()
-
-	res, err := x.run(ctx, hold, step)
-	done.Finished, done.Rows, done.Output = time.Now(), res.rows, text(res.output)
-	done.Status = jobs.Succeeded
-	var reason jobs.Reason
-	if err != nil {
-		done.Status, reason = verdict(ctx, err)
-		done.Error = text(because(ctx, err).Error())
+	last := x.tries(ctx, hold, step)
+	done.Finished, done.Rows, done.Output = time.Now(), last.res.rows, text(last.res.output)
+	done.Status = last.status
+	if last.err != nil {
+		done.Error = text(last.err.Error())
 	}
 	if hold.Progress != nil {
 		hold.Progress(done)
 	}
-	return done, reason
+	return done, last.reason
 }
 
 func (x *Executor) run(ctx context.Context, hold Hold, step jobs.Step) (result, error) {

@@ -93,7 +93,7 @@ func (t *Targets) CheckStep(step jobs.Step) error {
 	if err != nil {
 		return err
 	}
-	_, err = db.rules().parseAll(step.SQL)
+	_, err = db.rules().parseAll(step)
 	return err
 }
 

@@ -46,8 +46,11 @@ func work(target string) int {
 	exec := steps.Executor{Targets: targets}
 	for orders := json.NewDecoder(os.Stdin); ; {
 		var o order
-		if err := orders.Decode(&o); err != nil {
+		if err := orders.Decode(&o); err == io.EOF {
 			return 0
+		} else if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
 		}
 		end := time.Now().Add(o.Valid)
 		got := exec.Execute(ctx, steps.Hold{Job: o.Job, Run: o.Run, Validity: func() time.Duration { return time.Until(end) }})
