@@ -16,9 +16,6 @@ package scheduler
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -109,18 +106,8 @@ func New(cfg Config) (*Scheduler, error) {
 	slices.Sort(s.names)
 	s.work.init()
 	var err error
-	s.revision, err = revisionOf(s.Jobs())
+	s.revision, err = jobs.Revision(s.Jobs()...)
 	return s, err
-}
-
-// revisionOf is a hash of all that the jobs say.
-func revisionOf(all []*jobs.Job) (string, error) {
-	text, err := json.Marshal(all)
-	if err != nil {
-		return "", fmt.Errorf("revision of the jobs: %w", err)
-	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:6]), nil
 }
 
 // Replica is the name of this process; Revision the hash of its jobs.

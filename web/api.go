@@ -131,7 +131,9 @@ func (s *Server) getJob(ctx context.Context, in *jobIn) (*jobOut, error) {
 	for _, r := range latest {
 		of[r.Job] = r
 	}
-	return &jobOut{jobJSON(all[i], of, time.Now(), 10)}, nil
+	out := jobOut{jobJSON(all[i], of, time.Now(), 10)}
+	out.Body.Definition = all[i].Definition()
+	return &out, nil
 }
 
 type runOut struct{ Body Run }

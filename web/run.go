@@ -66,7 +66,10 @@ type Job struct {
 	Next        []time.Time `json:"next,omitempty" nullable:"false" doc:"The next instants at which it is due"`
 	Lock        string      `json:"lock"`
 	Overlap     string      `json:"overlap" enum:"skip,queue,allow"`
+	Revision    string      `json:"revision" doc:"Hash of all that it says"`
 	Latest      *Run        `json:"latest,omitempty"`
+
+	Definition map[string]string `json:"definition,omitempty" doc:"What it says, by key, without secrets; where one job is asked for"`
 }
 
 // A Cluster is who takes part: the replicas, and the masters that vote.
@@ -138,6 +141,7 @@ func jobJSON(j *jobs.Job, latest map[string]jobs.Run, now time.Time, ticks int) 
 		Name: j.Name, Description: j.Description, Schedule: j.Schedule().String(),
 		Lock: j.Lock, Overlap: string(j.Overlap),
 	}
+	out.Revision, _ = jobs.Revision(j) // they could be hashed together
 	for t := j.Schedule().Next(now); !t.IsZero() && len(out.Next) < ticks; t = j.Schedule().Next(t) {
 		out.Next = append(out.Next, t)
 	}

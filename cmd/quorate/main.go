@@ -75,7 +75,7 @@ func rootCommand() *cobra.Command {
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(
 		devCommand(), serveCommand(), checkCommand(), migrateCommand(),
-		jobsCommand(), runCommand(), runsCommand(), showCommand(), schemaCommand(), versionCommand(),
+		jobsCommand(), runCommand(), runsCommand(), showCommand(), planCommand(), schemaCommand(), versionCommand(),
 	)
 	return root
 }
