@@ -131,7 +131,11 @@ func (s *Scheduler) Masters() []redlock.Status { return s.locker.Status() }
 // says, cancels the rest, and returns when every run has its row and every lock is
 // released.
 func (s *Scheduler) Run(ctx context.Context, drain time.Duration) error {
-	if err := s.register(ctx); err != nil {
+	err := s.register(ctx)
+	if ctx.Err() != nil {
+		return nil // told to stop before it began
+	}
+	if err != nil {
 		return fmt.Errorf("register jobs: %w", err)
 	}
 	keeping := s.startKeeping()

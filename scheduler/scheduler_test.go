@@ -160,3 +160,13 @@ func TestAnUnknownJobIsNamedWithThoseThatThereAre(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestAReplicaThatIsToldToStopBeforeItBeganStopsWithoutAnError(t *testing.T) {
+	c := newCluster(t)
+	s := c.replica(t, "a", c.store, job(t, "x", nil, nothing))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Run(ctx, time.Minute); err != nil {
+		t.Error(err)
+	}
+}
