@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"quorate/internal/testenv"
 	"quorate/jobs"
 	"quorate/store"
@@ -15,20 +17,27 @@ import (
 	"quorate/store/storetest"
 )
 
-// proxied opens a migrated store through a proxy that can break the network.
-func proxied(t *testing.T) (*postgres.Store, *testenv.Proxy) {
+// proxied opens a migrated store through a proxy that can break the network, and a
+// connection that goes around it.
+func proxied(t *testing.T, options ...string) (*postgres.Store, *testenv.Proxy, *pgx.Conn) {
 	t.Helper()
 	address, err := url.Parse(testenv.Postgres(t))
 	if err != nil {
 		t.Fatal(err)
 	}
+	watch, err := pgx.Connect(t.Context(), address.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { watch.Close(context.Background()) })
 	proxy := testenv.NewProxy(t, address.Host)
 	address.Host = proxy.Addr()
+	address.RawQuery = strings.Join(append(options, address.RawQuery), "&")
 	s := opened(t, address.String())
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return s, proxy
+	return s, proxy, watch
 }
 
 func claim(job string) store.Claim {
@@ -39,7 +48,7 @@ func claim(job string) store.Claim {
 }
 
 func TestAServerThatIsGoneIsAway(t *testing.T) {
-	s, proxy := proxied(t)
+	s, proxy, _ := proxied(t)
 	proxy.Set(testenv.Refuse)
 	storetest.Away(t, s, 5*time.Second)
 	proxy.Set(testenv.Pass)
@@ -47,7 +56,7 @@ func TestAServerThatIsGoneIsAway(t *testing.T) {
 }
 
 func TestAServerThatDoesNotAnswerIsAwayWithinTheDeadline(t *testing.T) {
-	s, proxy := proxied(t)
+	s, proxy, _ := proxied(t)
 	proxy.Set(testenv.Hang)
 	storetest.Away(t, s, 200*time.Millisecond)
 	proxy.Set(testenv.Pass)
@@ -55,7 +64,7 @@ func TestAServerThatDoesNotAnswerIsAwayWithinTheDeadline(t *testing.T) {
 }
 
 func TestConnectionsThatBreakAreReplaced(t *testing.T) {
-	s, proxy := proxied(t)
+	s, proxy, _ := proxied(t)
 	proxy.Cut()
 	back(t, s)
 }
@@ -77,7 +86,7 @@ func back(t *testing.T, s *postgres.Store) {
 }
 
 func TestAFinishWhoseAnswerWasLostIsRepeatedWithSuccess(t *testing.T) {
-	s, proxy := proxied(t)
+	s, proxy, _ := proxied(t)
 	run, err := s.Claim(t.Context(), claim("restock"))
 	if err != nil {
 		t.Fatal(err)

@@ -119,13 +119,12 @@ func patience(patient bool) string {
 	return "250ms"
 }
 
-// again asks once more, and then once again, where nobody answered: a connection
-// that was cut is replaced, and whether the last call was heard before it was cut
-// is found out by asking. So it is only for what may be said twice.
+// again asks once more, and after a moment a third time, where nobody answered: a
+// connection that was cut is replaced, and whether the last call was heard before
+// it was cut is found out by asking. So it is only for what may be said twice.
 func again[T any](ctx context.Context, ask func() (T, error)) (answer T, err error) {
-	for pause := 10 * time.Millisecond; ; pause *= 5 {
-		answer, err = ask()
-		if err == nil || !isAway(err) || pause > 100*time.Millisecond {
+	for _, pause := range []time.Duration{0, 50 * time.Millisecond} {
+		if answer, err = ask(); !isAway(err) {
 			return answer, err
 		}
 		select {
@@ -134,6 +133,7 @@ func again[T any](ctx context.Context, ask func() (T, error)) (answer T, err err
 		case <-time.After(pause):
 		}
 	}
+	return ask()
 }
 
 // Renew may be said twice, too.
