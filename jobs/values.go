@@ -35,7 +35,7 @@ func (d *Duration) UnmarshalText(text []byte) error {
 }
 
 // DurationPattern is what ParseDuration reads.
-const DurationPattern = `^([0-9]+d|([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+)$`
+const DurationPattern = `^([0-9]+d|([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+)$`
 
 var durationRule = regexp.MustCompile(DurationPattern)
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding"
 	"encoding/json"
 	"reflect"
 	"strings"
@@ -100,6 +101,9 @@ func kindSchema(v reflect.Value, key []string, explained map[string]explanation)
 	}
 	inside := func(v reflect.Value, name string) schema {
 		return schemaOf(v, append(key[:len(key):len(key)], name), explained)
+	}
+	if reflect.PointerTo(v.Type()).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
+		return schema{"type": "string"}
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
