@@ -31,6 +31,7 @@ func (s *Scheduler) settle(ctx context.Context, tick jobs.Tick, begun func(jobs.
 	deadline := tick.Due.Add(tick.Job.StartDeadline.D())
 	wait := 10 * time.Millisecond
 	token := crand.Text()
+	var before error // what kept it from running until it was too late
 	for {
 		run, err := s.trigger(ctx, tick, token, begun)
 		switch {
@@ -48,6 +49,10 @@ func (s *Scheduler) settle(ctx context.Context, tick jobs.Tick, begun func(jobs.
 			s.ended(run)
 			return run, nil
 		}
+		if errors.Is(err, errLate) && before != nil {
+			err = before
+		}
+		before = err
 		if mayPass(tick, err) && time.Now().Add(wait).Before(deadline) && sleep(ctx, jitter(wait)) {
 			wait = min(wait*2, time.Second)
 			continue
