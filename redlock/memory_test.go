@@ -50,8 +50,9 @@ func (s *server) alive() map[string]entry {
 
 // do is what SET NX GET PX and the two scripts do.
 func (s *server) do(q Question) Answer {
-	keys := s.alive()
-	has, taken := keys[q.Key]
+	now := s.clock()
+	has, taken := s.keys[q.Key]
+	taken = taken && has.expires > now
 	ours := taken && has.token == q.Token
 	switch {
 	case q.Op == Ping:
@@ -59,10 +60,10 @@ func (s *server) do(q Question) Answer {
 	case q.Op == Take && taken:
 		return Answer{OK: ours, Holder: has.token}
 	case q.Op == Take, q.Op == Extend && ours:
-		keys[q.Key] = entry{q.Token, s.clock() + q.TTL}
+		s.keys[q.Key] = entry{q.Token, now + q.TTL}
 		return Answer{OK: true}
 	case q.Op == Release && ours:
-		delete(keys, q.Key)
+		delete(s.keys, q.Key)
 		return Answer{OK: true}
 	}
 	return Answer{}

@@ -18,6 +18,8 @@ type attempt struct {
 	key     int
 	ttl     time.Duration
 	begun   time.Time
+	expires time.Time // when the janitor gives up, but for SETs that were lost
+	lost    [5]bool   // by master: one was, and may come late
 
 	stage stage
 	ended time.Time
@@ -43,6 +45,7 @@ func (w *world) asks(c *client, key int, ttl time.Duration, n uint64) *attempt {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	a := &attempt{world: w, process: c.process, note: fmt.Sprint(c.name(), n), key: key, ttl: ttl, begun: time.Now()}
+	a.expires = a.begun.Add(ttl)
 	c.current, w.attempts[a.note] = a, a
 	w.counts[attempts]++
 	w.note("%s asks for key%d for %s", a.note, key, ttl)
@@ -120,7 +123,7 @@ func (a *attempt) works() bool {
 // stopped while he looks at it himself believes what he did before.
 func (a *attempt) believe() {
 	if a.lease.mu.TryLock() {
-		a.until = a.process.trueTime(a.lease.until)
+		a.until, a.expires = a.process.trueTime(a.lease.until), a.lease.expires
 		a.lease.mu.Unlock()
 	}
 }
@@ -232,17 +235,22 @@ func (w *world) lookForKeys() {
 			if e.expires-h.clock() > a.ttl+h.setBack {
 				w.breaks("%s of %s on %s lasts longer than its TTL", key, a.note, h.name)
 			}
-			if since := a.leftSince(h); time.Since(since) > leftWithin {
+			if since := a.leftSince(h, e); time.Since(since) > leftWithin {
 				w.breaks("%s of %s is left on %s since %s", key, a.note, h.name, since.Sub(w.begun))
 			}
 		}
 	}
 }
 
-// leftSince says since when nothing prevents the client from removing the key.
-func (a *attempt) leftSince(h *host) (since time.Time) {
+// leftSince says since when nothing prevents the client from removing the key. A SET
+// that is answered when its TTL has passed is released once; where that fails too, the
+// key stays.
+func (a *attempt) leftSince(h *host, e entry) (since time.Time) {
 	now, c := time.Now(), a.process.client
+	set := now.Add(-time.Duration(float64(h.clock()-e.expires+a.ttl) / h.rate))
 	switch {
+	case set.After(a.expires) && !a.lost[h.id]:
+		return now
 	case a.stage != finished, a.process.dead, !h.up:
 		return now
 	case h.started.After(a.ended): // it may have been removed, and restored from old data

@@ -106,8 +106,9 @@ func (p *process) stop(lasts time.Duration) {
 // stopped is for how long it still is.
 func (p *process) stopped() time.Duration { return max(0, time.Until(p.resumes)) }
 
-// pause is what the program sleeps, which is longer if it is stopped.
+// pause is what the program sleeps, after the end of the stop if it is stopped.
 func (p *process) pause(lasts time.Duration) {
+	p.boot()
 	time.Sleep(lasts)
 	p.boot()
 }
@@ -116,6 +117,10 @@ func (p *process) pause(lasts time.Duration) {
 func (p *process) kill(why count) {
 	w := p.client.world
 	w.mu.Lock()
+	if p.dead {
+		w.mu.Unlock()
+		return
+	}
 	w.counts[why]++
 	w.note("%s is killed", p.client.name())
 	p.dead = true
@@ -144,9 +149,14 @@ func (c *client) beCutOff() {
 		}
 		w.mu.Lock()
 		lasts := w.atMost(d.lasting(time.Millisecond, stormLasts/2), c.id)
-		for i, share := 0, d.share(); i < len(w.hosts); i++ {
-			if d.chance(share) {
-				c.loses(i, lasts)
+		share, rejected := d.share(), d.chance(0.3)
+		for i := range w.hosts {
+			if !d.chance(share) {
+				continue
+			}
+			c.loses(i, lasts)
+			if rejected && c.process != nil {
+				c.process.ways[i].breakOff(false)
 			}
 		}
 		w.counts[partitions]++
@@ -171,7 +181,7 @@ func (c *client) live() {
 	for n := uint64(1); !w.over(); n++ {
 		d := throw(w.seed, forClient, uint64(c.id), n)
 		c.process.pause(d.lasting(time.Millisecond, pause))
-		if pause = min(2*pause, 2*lastPause); c.visit(&d, n) {
+		if pause = min(4*pause, 4*lastPause); c.visit(&d, n) {
 			pause = w.law.think
 		}
 		if c.process.isDead() {
@@ -196,7 +206,7 @@ func (c *client) visit(d *dice, n uint64) (got bool) {
 			if how < 0.1 {
 				p.kill(kills)
 			} else {
-				p.boot() // which waits, if it is stopped
+				p.pause(time.Microsecond) // and when all others have gone on, if it is stopped
 			}
 			cancel()
 		})
@@ -225,15 +235,16 @@ func (c *client) use(ctx context.Context, a *attempt, d *dice, storm bool) {
 		c.keep(ctx, a, d)
 	case manner < 170:
 		for range 1 + d.below(4) {
-			p.pause(d.lasting(time.Millisecond, a.ttl))
-			a.did("extended", extensions, failedExtensions, a.lease.Extend(ctx))
+			if p.pause(d.lasting(time.Millisecond, a.ttl)); ctx.Err() == nil {
+				a.did("extended", extensions, failedExtensions, a.lease.Extend(ctx))
+			}
 		}
 	default:
 		p.pause(d.lasting(a.ttl/10, 2*a.ttl)) // and it may lapse
 	}
 	a.effect()
 	switch {
-	case manner >= 198:
+	case manner >= 194:
 		p.kill(kills)
 	case manner >= 190: // it forgets its lease
 		a.end(deserted)
@@ -241,7 +252,7 @@ func (c *client) use(ctx context.Context, a *attempt, d *dice, storm bool) {
 		a.end(finished)
 		a.did("released", releases, failedReleases, a.lease.Release())
 	}
-	if manner == 170 {
+	if manner >= 170 && manner < 174 {
 		p.locker.Close()
 		p.kill(ends)
 	}

@@ -69,13 +69,15 @@ func (h *host) trouble(d *dice) {
 		h.saved = maps.Clone(h.alive())
 	case 1, 2:
 		lasts := w.atMost(d.lasting(time.Millisecond, stormLasts), h.id)
-		h.wakes = time.Now().Add(lasts)
+		if wakes := time.Now().Add(lasts); wakes.After(h.wakes) {
+			h.wakes = wakes
+		}
 		w.counts[hangs]++
 		w.note("%s hangs for %s", h.name, lasts)
 	case 3, 4, 5:
 		h.fail(d, stormLasts/4)
 	case 6:
-		by := time.Duration(float64(time.Millisecond) * (2*d.share() - 1))
+		by := time.Duration(d.below(201)-100) * time.Microsecond // much less than the allowance for drift
 		if d.chance(0.5) && h.setBack < mostSet {
 			by = -d.lasting(time.Millisecond, mostSet-h.setBack+time.Millisecond)
 		}

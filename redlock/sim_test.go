@@ -94,14 +94,14 @@ func drawLaw(seed uint64) law {
 		if d.chance(0.3) {
 			return 0
 		}
-		return d.lasting(most/20, most)
+		return d.lasting(most/5, most)
 	}
 	l := law{masters: 5, clients: 2 + d.below(3), keys: 1 + d.below(4)}
 	if d.chance(0.25) {
 		l.masters = 3
 	}
-	l.timeout, l.think = d.lasting(10*time.Millisecond, 200*time.Millisecond), d.lasting(5*time.Millisecond, lastPause)
-	l.slow, l.lost, l.late, l.unheard, l.stop = rarely(0.2), rarely(0.02), rarely(0.02), rarely(0.02), rarely(0.01)
+	l.timeout, l.think = d.lasting(10*time.Millisecond, 200*time.Millisecond), d.lasting(5*time.Millisecond, 100*time.Millisecond)
+	l.slow, l.lost, l.late, l.unheard, l.stop = rarely(0.5), rarely(0.02), rarely(0.02), rarely(0.02), rarely(0.01)
 	l.trouble, l.partition = every(10*time.Second), every(10*time.Second)
 	return l
 }

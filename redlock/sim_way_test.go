@@ -159,11 +159,11 @@ func (w *way) suffers(d *dice) bool {
 // refuse answers all questions as somebody does who cannot connect.
 func (w *way) refuse(d *dice) {
 	takes := w.delay(d, false)
-	if w.host.up {
+	if w.host.up && d.chance(0.5) { // and nobody says that it cannot be reached
 		takes = connectWithin
 	}
+	w.disturb(takes + redialAfter)
 	w.moving = true
-	w.disturb(takes)
 	w.plan(takes, forQuestion, func() {
 		w.moving = false
 		w.redial = time.Now().Add(redialAfter)
@@ -219,13 +219,13 @@ func (w *way) hearLater(lasts time.Duration) {
 			w.world.mu.Unlock()
 		default:
 			w.noteAnswer("heard ", w.answers[0])
-			w.coming = false
 			if len(w.answers)+len(w.sent) == 1 { // the last of what was sent together
 				w.trails, w.tails = false, false
 			}
 			w.world.mu.Unlock()
 			w.stepped.answer()
 			w.world.mu.Lock()
+			w.coming = false
 			w.flow()
 			w.world.mu.Unlock()
 			w.world.look()
@@ -251,6 +251,11 @@ func (w *way) forsake(late bool) {
 		return
 	}
 	w.straggle()
+	for _, q := range w.sent {
+		if a := w.world.attempts[noteOf(q.Token)]; a != nil && q.Op == Take {
+			a.lost[w.host.id] = true
+		}
+	}
 	w.stray, w.patient = w.sent, 1
 	d := w.throw(forQuestion, w.number)
 	w.straggleLater(d.lasting(time.Millisecond, time.Second), w.host.life)
