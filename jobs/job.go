@@ -119,7 +119,10 @@ func (j *Job) Prepare() []Problem {
 	}
 	j.schedule = schedule
 	bad = append(bad, j.checkParams()...)
-	return append(bad, j.checkSteps()...)
+	for i := range j.Steps {
+		j.Steps[i].params = j.Params
+	}
+	return append(append(bad, j.checkSteps()...), j.checkTemplates()...)
 }
 
 func (j *Job) defaults() {

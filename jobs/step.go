@@ -38,7 +38,12 @@ type Step struct {
 
 	// A Go function, for those who import the packages.
 	Func Func `toml:"-" json:"-"`
+
+	params map[string]Param // those of its job
 }
+
+// Params are the parameters of the job, which the step may name.
+func (s Step) Params() map[string]Param { return s.params }
 
 // A Func is a step written in Go. Its context ends before the lease does.
 type Func func(ctx context.Context, run Run) error

@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"maps"
 	"mime"
 	"net/url"
 	"regexp"
@@ -33,6 +34,45 @@ func checkTemplate(text string, names []string) error {
 		return fmt.Errorf("holds a {{…}} that stands for nothing: %s", hint)
 	}
 	return nil
+}
+
+// checkTemplates judges the requests of a job's steps.
+func (j *Job) checkTemplates() (bad []Problem) {
+	names := append(slices.Sorted(maps.Keys(j.Params)), builtIn...)
+	for i, s := range j.Steps {
+		problem := func(err error, key ...string) {
+			if err != nil {
+				path := append([]string{"jobs", j.Name, "steps", fmt.Sprint(i), "http"}, key...)
+				bad = append(bad, Problem{path, fmt.Sprintf("step %q: %s %v", s.Name, key[len(key)-1], err)})
+			}
+		}
+		if s.HTTP == nil {
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(s.HTTP.Headers)) {
+			problem(checkTemplate(s.HTTP.Headers[name].Reveal(), names), "headers", name)
+		}
+		problem(checkBody(s.HTTP.Body, s.HTTP.contentType(), names), "body")
+	}
+	return bad
+}
+
+func (h *HTTP) contentType() string {
+	for name, value := range h.Headers {
+		if strings.EqualFold(name, "Content-Type") {
+			return value.Reveal()
+		}
+	}
+	return ""
+}
+
+// Fill returns the headers and the body of a request with the values of the run.
+func (r Run) Fill(h *HTTP) (headers map[string]Secret, body string) {
+	headers = map[string]Secret{}
+	for name, value := range h.Headers {
+		headers[name] = Secret(r.Header(value.Reveal()))
+	}
+	return headers, r.Body(h.Body, h.contentType())
 }
 
 // fill puts values into a template. What is written for a value may depend on the

@@ -20,6 +20,16 @@ type Tick struct {
 	Due     time.Time
 	Attempt int // 1 for the first
 	Trigger Trigger
+	Params  Params // nil: the defaults
+}
+
+// Values are the values of the job's parameters in this tick.
+func (t Tick) Values() Params {
+	if t.Params != nil {
+		return t.Params
+	}
+	values, _ := t.Job.Bind(nil) // a job whose ticks have no values was refused
+	return values
 }
 
 // String names the tick: restock@2026-11-21T08:00:00Z, and #2 behind it for a

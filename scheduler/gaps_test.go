@@ -66,7 +66,7 @@ func TestWhileTheStoreIsAwayNothingStartsAndTheTickIsRecordedLater(t *testing.T)
 	})
 	s := c.replica(t, "a", c.openStore(t, u.String()), j)
 	proxy.Set(testenv.Refuse)
-	if r, err := s.RunNow(t.Context(), "x"); !errors.Is(err, store.ErrAway) {
+	if r, err := s.RunNow(t.Context(), "x", nil); !errors.Is(err, store.ErrAway) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	proxy.Set(testenv.Pass)

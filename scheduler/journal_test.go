@@ -42,7 +42,7 @@ func (c *cluster) withJournal(t *testing.T, name, path string, all ...*jobs.Job)
 // endsWithoutStore runs a job of the replica that ends when the store is away.
 func endsWithoutStore(t *testing.T, s *Scheduler, proxy *testenv.Proxy, job string, began <-chan jobs.Run, letGo func()) jobs.Run {
 	t.Helper()
-	run, err := s.RunNow(t.Context(), job)
+	run, err := s.RunNow(t.Context(), job, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,14 +15,14 @@ func TestStoppingLetsRunsFinishAndReleasesTheirLocks(t *testing.T) {
 	j, began, letGo := held(t, "x", func(j *jobs.Job) { j.TTL = jobs.Duration(time.Minute) })
 	s := c.replica(t, "a", c.store, j)
 	stop := start(t, s, time.Minute)
-	r, err := s.RunNow(t.Context(), "x")
+	r, err := s.RunNow(t.Context(), "x", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	<-began
 	go func() {
 		eventually(t, "the replica drains", 5*time.Second, func() bool {
-			_, err := s.RunNow(context.Background(), "x")
+			_, err := s.RunNow(context.Background(), "x", nil)
 			return errors.Is(err, ErrDraining)
 		})
 		letGo()
@@ -32,7 +32,7 @@ func TestStoppingLetsRunsFinishAndReleasesTheirLocks(t *testing.T) {
 		t.Errorf("run ended %s(%s)", r.Status, r.Reason)
 	}
 	other := c.replica(t, "b", c.store, job(t, "x", nil, nothing))
-	if r, err := other.RunNow(t.Context(), "x"); err != nil || r.Status == jobs.Skipped {
+	if r, err := other.RunNow(t.Context(), "x", nil); err != nil || r.Status == jobs.Skipped {
 		t.Errorf("the next owner got %s(%s), %v", r.Status, r.Reason, err)
 	}
 	other.work.drain(time.Minute)
@@ -43,7 +43,7 @@ func TestStoppingCancelsWhatOutlivesTheDrain(t *testing.T) {
 	j, began, _ := held(t, "x", nil)
 	s := c.replica(t, "a", c.store, j)
 	stop := start(t, s, 50*time.Millisecond)
-	r, err := s.RunNow(t.Context(), "x")
+	r, err := s.RunNow(t.Context(), "x", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestARunLongerThanItsLeaseIsKeptAliveInTheStoreToo(t *testing.T) {
 	j, began, letGo := held(t, "x", func(j *jobs.Job) { j.TTL = jobs.Duration(200 * time.Millisecond) })
 	s := c.replica(t, "a", c.store, j)
 	start(t, s, time.Minute)
-	r, err := s.RunNow(t.Context(), "x")
+	r, err := s.RunNow(t.Context(), "x", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestARunEndsWhenItsLeaseCannotBeExtended(t *testing.T) {
 	c := newCluster(t)
 	j, began, _ := held(t, "x", func(j *jobs.Job) { j.TTL = jobs.Duration(500 * time.Millisecond) })
 	s := c.replica(t, "a", c.store, j)
-	r, err := s.RunNow(t.Context(), "x")
+	r, err := s.RunNow(t.Context(), "x", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

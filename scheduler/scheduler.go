@@ -157,15 +157,19 @@ func (s *Scheduler) Run(ctx context.Context, drain time.Duration) error {
 // Ready is closed when the scheduler ticks.
 func (s *Scheduler) Ready() <-chan struct{} { return s.ready }
 
-// RunNow makes a manual tick of the job and sends it down the path of every tick.
-// It returns as soon as the tick has its row: a running run, or one that was
+// RunNow makes a manual tick of the job, with these parameters, and sends it down the
+// path of every tick. It returns as soon as the tick has its row: a running run, or one that was
 // skipped or missed. The run goes on after ctx has ended.
-func (s *Scheduler) RunNow(ctx context.Context, job string) (jobs.Run, error) {
+func (s *Scheduler) RunNow(ctx context.Context, job string, given map[string]any) (jobs.Run, error) {
 	j := s.jobs[job]
 	if j == nil {
 		return jobs.Run{}, fmt.Errorf("%w: %q (there are: %s)", ErrNoJob, job, strings.Join(s.names, ", "))
 	}
-	tick := jobs.Tick{Job: j, Due: time.Now().UTC().Truncate(time.Microsecond), Attempt: 1, Trigger: jobs.TriggerManual}
+	params, err := j.Bind(given)
+	if err != nil {
+		return jobs.Run{}, fmt.Errorf("job %q: %w", job, err)
+	}
+	tick := jobs.Tick{Job: j, Due: time.Now().UTC().Truncate(time.Microsecond), Attempt: 1, Trigger: jobs.TriggerManual, Params: params}
 	begun := make(chan jobs.Run, 1)
 	over := make(chan error, 1)
 	if !s.work.start(func(ctx context.Context) {

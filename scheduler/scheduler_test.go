@@ -54,12 +54,12 @@ func TestATickDuringARunIsSkippedAndItsRowSaysWhatWasInTheWay(t *testing.T) {
 	c := newCluster(t)
 	j, began, letGo := held(t, "long", nil)
 	a, b := c.replica(t, "a", c.store, j), c.replica(t, "b", c.openStore(t, c.storeURL), j)
-	first, err := a.RunNow(t.Context(), "long")
+	first, err := a.RunNow(t.Context(), "long", nil)
 	if err != nil || first.Status != jobs.Running {
 		t.Fatalf("first: %+v, %v", first, err)
 	}
 	<-began
-	second, err := b.RunNow(t.Context(), "long")
+	second, err := b.RunNow(t.Context(), "long", nil)
 	if err != nil || second.Status != jobs.Skipped || second.Reason != jobs.ReasonOverlap {
 		t.Fatalf("second: %s(%s), %v", second.Status, second.Reason, err)
 	}
@@ -68,7 +68,7 @@ func TestATickDuringARunIsSkippedAndItsRowSaysWhatWasInTheWay(t *testing.T) {
 	}
 	letGo()
 	eventually(t, "the first run ends", 5*time.Second, func() bool { r, _ := c.store.Run(t.Context(), first.ID); return r.Status == jobs.Succeeded })
-	third, err := b.RunNow(t.Context(), "long")
+	third, err := b.RunNow(t.Context(), "long", nil)
 	if err != nil || third.Status == jobs.Skipped || third.Fence <= first.Fence {
 		t.Errorf("after the first: %+v, %v", third, err)
 	}
@@ -81,13 +81,13 @@ func TestAQueuedTickWaitsForTheLock(t *testing.T) {
 	first, began, letGo := held(t, "first", func(j *jobs.Job) { j.Lock = "shared" })
 	second := job(t, "second", func(j *jobs.Job) { j.Lock, j.Overlap = "shared", jobs.OverlapQueue }, nothing)
 	s := c.replica(t, "a", c.store, first, second)
-	if _, err := s.RunNow(t.Context(), "first"); err != nil {
+	if _, err := s.RunNow(t.Context(), "first", nil); err != nil {
 		t.Fatal(err)
 	}
 	<-began
 	waiting := make(chan jobs.Run, 1)
 	go func() {
-		r, err := s.RunNow(context.Background(), "second")
+		r, err := s.RunNow(context.Background(), "second", nil)
 		if err != nil {
 			t.Error(err)
 		}
@@ -116,7 +116,7 @@ func TestWithoutAQuorumNothingStartsAndTheTickIsMissed(t *testing.T) {
 	for _, m := range c.masters[:3] {
 		m.Kill()
 	}
-	r, err := s.RunNow(t.Context(), "x")
+	r, err := s.RunNow(t.Context(), "x", nil)
 	if err != nil || r.Status != jobs.Missed || r.Reason != jobs.ReasonNoQuorum || ran.Load() {
 		t.Fatalf("%s(%s), ran %v, %v", r.Status, r.Reason, ran.Load(), err)
 	}
@@ -131,7 +131,7 @@ func TestWithTwoMastersAwayEveryTickRuns(t *testing.T) {
 	c.masters[0].Kill()
 	c.masters[1].Stop()
 	for range 5 {
-		r, err := s.RunNow(t.Context(), "x")
+		r, err := s.RunNow(t.Context(), "x", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,7 +156,7 @@ func TestATickOlderThanItsStartDeadlineIsMissedAsLate(t *testing.T) {
 func TestAnUnknownJobIsNamedWithThoseThatThereAre(t *testing.T) {
 	c := newCluster(t)
 	s := c.replica(t, "a", c.store, job(t, "x", nil, nothing), job(t, "y", nil, nothing))
-	if _, err := s.RunNow(t.Context(), "z"); !errors.Is(err, ErrNoJob) || !strings.Contains(err.Error(), "x, y") {
+	if _, err := s.RunNow(t.Context(), "z", nil); !errors.Is(err, ErrNoJob) || !strings.Contains(err.Error(), "x, y") {
 		t.Error(err)
 	}
 }

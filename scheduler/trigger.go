@@ -39,6 +39,7 @@ func (s *Scheduler) trigger(ctx context.Context, tick jobs.Tick, token string, b
 	if err != nil {
 		return jobs.Run{}, err
 	}
+	run.Params = tick.Values()
 	begun(run)
 
 	held, stop := lease.Keep(ctx, redlock.Limits{Hold: tick.Job.Timeout.D() + tick.Job.TTL.D()})

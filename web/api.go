@@ -138,8 +138,19 @@ func (s *Server) getJob(ctx context.Context, in *jobIn) (*jobOut, error) {
 
 type runOut struct{ Body Run }
 
-func (s *Server) runNow(ctx context.Context, in *jobIn) (*runOut, error) {
-	run, err := s.cfg.Scheduler.RunNow(ctx, in.Name)
+type runNowIn struct {
+	Name string `path:"name"`
+	Body *struct {
+		Params map[string]any `json:"params,omitempty" doc:"Values of the job's parameters, by name; the others have their defaults"`
+	}
+}
+
+func (s *Server) runNow(ctx context.Context, in *runNowIn) (*runOut, error) {
+	var params map[string]any
+	if in.Body != nil {
+		params = in.Body.Params
+	}
+	run, err := s.cfg.Scheduler.RunNow(ctx, in.Name, params)
 	if err != nil {
 		return nil, err
 	}

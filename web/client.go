@@ -2,6 +2,7 @@ package web
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -58,35 +59,40 @@ func (f RunFilter) query() url.Values {
 // Jobs lists the jobs, sorted by name.
 func (c *Client) Jobs(ctx context.Context) ([]Job, error) {
 	var out struct{ Jobs []Job }
-	err := c.call(ctx, http.MethodGet, "/api/v1/jobs", &out)
+	err := c.call(ctx, http.MethodGet, "/api/v1/jobs", nil, &out)
 	return out.Jobs, err
 }
 
 // Job returns one job.
 func (c *Client) Job(ctx context.Context, name string) (job Job, err error) {
-	return job, c.call(ctx, http.MethodGet, "/api/v1/jobs/"+url.PathEscape(name), &job)
+	return job, c.call(ctx, http.MethodGet, "/api/v1/jobs/"+url.PathEscape(name), nil, &job)
 }
 
-// RunNow runs a job now, and returns as soon as the run has its row.
-func (c *Client) RunNow(ctx context.Context, job string) (run Run, err error) {
-	return run, c.call(ctx, http.MethodPost, "/api/v1/jobs/"+url.PathEscape(job)+"/runs", &run)
+// RunNow runs a job now, with these parameters, and returns as soon as the run has
+// its row.
+func (c *Client) RunNow(ctx context.Context, job string, params map[string]any) (run Run, err error) {
+	body, err := json.Marshal(map[string]any{"params": params})
+	if err != nil {
+		return run, err
+	}
+	return run, c.call(ctx, http.MethodPost, "/api/v1/jobs/"+url.PathEscape(job)+"/runs", body, &run)
 }
 
 // Runs lists runs, newest first.
 func (c *Client) Runs(ctx context.Context, f RunFilter) ([]Run, error) {
 	var out struct{ Runs []Run }
-	err := c.call(ctx, http.MethodGet, "/api/v1/runs?"+f.query().Encode(), &out)
+	err := c.call(ctx, http.MethodGet, "/api/v1/runs?"+f.query().Encode(), nil, &out)
 	return out.Runs, err
 }
 
 // Run returns one run with its steps.
 func (c *Client) Run(ctx context.Context, id int64) (run Run, err error) {
-	return run, c.call(ctx, http.MethodGet, fmt.Sprintf("/api/v1/runs/%d", id), &run)
+	return run, c.call(ctx, http.MethodGet, fmt.Sprintf("/api/v1/runs/%d", id), nil, &run)
 }
 
 // Cluster returns the replicas and the masters.
 func (c *Client) Cluster(ctx context.Context) (cluster Cluster, err error) {
-	return cluster, c.call(ctx, http.MethodGet, "/api/v1/cluster", &cluster)
+	return cluster, c.call(ctx, http.MethodGet, "/api/v1/cluster", nil, &cluster)
 }
 
 // Follow hands over each run when it begins and when it ends, until ctx ends or fn
@@ -139,7 +145,7 @@ func (c *Client) read(ctx context.Context, f RunFilter, place *string, fn func(R
 	silence := time.AfterFunc(3*heartbeat, cancel)
 	defer silence.Stop()
 
-	res, err := c.send(ctx, http.MethodGet, "/api/v1/runs/stream?"+q.Encode(), *place)
+	res, err := c.send(ctx, http.MethodGet, "/api/v1/runs/stream?"+q.Encode(), nil, *place)
 	if err != nil {
 		return err
 	}
@@ -174,8 +180,8 @@ func (c *Client) read(ctx context.Context, f RunFilter, place *string, fn func(R
 	return &brokenError{c.explain(cmp.Or(lines.Err(), io.EOF))}
 }
 
-func (c *Client) call(ctx context.Context, method, path string, into any) error {
-	res, err := c.send(ctx, method, path, "")
+func (c *Client) call(ctx context.Context, method, path string, body []byte, into any) error {
+	res, err := c.send(ctx, method, path, body, "")
 	if err != nil {
 		return err
 	}
@@ -187,12 +193,15 @@ func (c *Client) call(ctx context.Context, method, path string, into any) error 
 }
 
 // send returns an answer that is a success, or says why there is none.
-func (c *Client) send(ctx context.Context, method, path, lastEvent string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.URL, "/")+path, nil)
+func (c *Client) send(ctx context.Context, method, path string, body []byte, lastEvent string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.URL, "/")+path, bytes.NewReader(body))
 	if err != nil || req.URL.Host == "" {
 		return nil, fmt.Errorf("%s is not an address: want one like http://127.0.0.1:8080", quoted(c.URL))
 	}
 	req.Header.Set("Authorization", "Bearer "+c.Token.Reveal())
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
 	if lastEvent != "" {
 		req.Header.Set("Last-Event-ID", lastEvent)
 	}

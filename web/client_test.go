@@ -22,15 +22,46 @@ func newClient(t *testing.T, h http.Handler) *Client {
 	return &Client{URL: server.URL, Token: goodToken}
 }
 
+func TestARunGetsItsParametersOrIsRefused(t *testing.T) {
+	h := newHouse(t)
+	c, ctx := newClient(t, h), t.Context()
+	run, err := c.RunNow(ctx, "told", map[string]any{"sku": "apple"})
+	for err == nil && run.Status == "running" {
+		run, err = c.Run(ctx, run.ID)
+	}
+	if err != nil || run.Status != "failed" || !strings.Contains(run.Error, "told map[sku:apple units:7]") {
+		t.Errorf("%+v, %v", run, err)
+	}
+	for _, params := range []map[string]any{nil, {"sku": 5}, {"sku": "apple", "skew": 1}, {"sku": "apple", "units": 7.5}} {
+		if run, err := c.RunNow(ctx, "told", params); err == nil || !strings.Contains(err.Error(), "parameters do not fit") {
+			t.Errorf("%v: %+v, %v", params, run, err)
+		}
+	}
+	if _, err := c.RunNow(ctx, "quick", map[string]any{"sql": "DROP TABLE x"}); err == nil || !strings.Contains(err.Error(), "the job has none") {
+		t.Error(err)
+	}
+	for body, want := range map[string]int{``: 422, `{"params": {"sku": "a"}}`: 201, `{"parms": {}}`: 422, `{"params": []}`: 422, `[`: 400} {
+		req := httptest.NewRequest(http.MethodPost, "/api/v1/jobs/told/runs", strings.NewReader(body))
+		req.Host = "127.0.0.1:1"
+		req.Header.Set("Authorization", "Bearer "+goodToken)
+		req.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, req)
+		if w.Code != want {
+			t.Errorf("%q: %d %s", body, w.Code, w.Body)
+		}
+	}
+}
+
 func TestTheClientSeesWhatTheServerHas(t *testing.T) {
 	h := newHouse(t)
 	c, ctx := newClient(t, h), t.Context()
 
 	all, err := c.Jobs(ctx)
-	if err != nil || len(all) != 2 || all[0].Name != "quick" || len(all[0].Next) != 3 || all[1].Schedule != "" {
+	if err != nil || len(all) != 3 || all[0].Name != "quick" || len(all[0].Next) != 3 || all[1].Schedule != "" {
 		t.Fatalf("jobs: %+v, %v", all, err)
 	}
-	run, err := c.RunNow(ctx, "quick")
+	run, err := c.RunNow(ctx, "quick", nil)
 	if err != nil || run.Job != "quick" || run.Trigger != "manual" || run.Fence == 0 || run.Evidence == nil {
 		t.Fatalf("run now: %+v, %v", run, err)
 	}
@@ -95,7 +126,7 @@ func TestFollowGoesOnWhereAConnectionBroke(t *testing.T) {
 	cut := &cutter{Handler: h}
 	cut.left.Store(2)
 	c := newClient(t, cut)
-	slow, err := c.RunNow(t.Context(), "slow")
+	slow, err := c.RunNow(t.Context(), "slow", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +137,7 @@ func TestFollowGoesOnWhereAConnectionBroke(t *testing.T) {
 		told = append(told, r.Job+" "+r.Status)
 		switch told[len(told)-1] {
 		case "slow running":
-			_, err := c.RunNow(ctx, "quick")
+			_, err := c.RunNow(ctx, "quick", nil)
 			return err
 		case "quick succeeded":
 			close(h.release)
@@ -132,11 +163,11 @@ func TestFollowFiltersByJobAndStatus(t *testing.T) {
 	h := newHouse(t)
 	c := newClient(t, h)
 	for range 2 {
-		if _, err := c.RunNow(t.Context(), "quick"); err != nil {
+		if _, err := c.RunNow(t.Context(), "quick", nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.RunNow(t.Context(), "slow"); err != nil {
+	if _, err := c.RunNow(t.Context(), "slow", nil); err != nil {
 		t.Fatal(err)
 	}
 	close(h.release)
@@ -194,7 +225,7 @@ func TestClientErrorsAreForPeople(t *testing.T) {
 			t.Errorf("%s: Follow goes on", test.what)
 		}
 	}
-	if _, err := good.RunNow(t.Context(), "nothing"); err == nil || !strings.Contains(err.Error(), `no such job: "nothing"`) {
+	if _, err := good.RunNow(t.Context(), "nothing", nil); err == nil || !strings.Contains(err.Error(), `no such job: "nothing"`) {
 		t.Errorf("a job that is not there: %v", err)
 	}
 	if _, err := good.Run(t.Context(), 12345); err == nil || !strings.Contains(err.Error(), "no such run") {

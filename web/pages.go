@@ -243,7 +243,7 @@ func (s *Server) runPage(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) runNowPage(w http.ResponseWriter, r *http.Request) {
 	http.NewResponseController(w).SetWriteDeadline(time.Time{}) // as patient does
-	out, err := s.runNow(r.Context(), &jobIn{Name: r.PathValue("name")})
+	out, err := s.runNow(r.Context(), &runNowIn{Name: r.PathValue("name")})
 	if err != nil {
 		s.fail(w, r, err)
 		return

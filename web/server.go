@@ -221,6 +221,8 @@ func (s *Server) explain(err error) (status int, detail string) {
 	switch {
 	case errors.Is(err, scheduler.ErrNoJob), errors.Is(err, store.ErrNotFound):
 		return http.StatusNotFound, err.Error()
+	case errors.Is(err, jobs.ErrParams):
+		return http.StatusUnprocessableEntity, err.Error()
 	case errors.Is(err, scheduler.ErrDraining):
 		return http.StatusServiceUnavailable, err.Error() + ": ask another one"
 	case errors.Is(err, store.ErrAway):

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -59,6 +60,8 @@ func newHouse(t *testing.T, change ...func(*Config)) *house {
 				return ctx.Err()
 			}
 		}}}},
+		{Name: "told", Params: map[string]jobs.Param{"sku": {Required: true}, "units": {Type: jobs.ParamInt, Default: 7}}, Steps: []jobs.Step{
+			{Func: func(_ context.Context, run jobs.Run) error { return fmt.Errorf("told %v", run.Params) }}}},
 	}
 	for _, j := range all {
 		if bad := j.Prepare(); bad != nil {

@@ -199,7 +199,7 @@ func isMySQL(err error, number uint16) bool {
 func (t *mysqlTx) exec(ctx context.Context, s statement, run jobs.Run, show *table) (changed int64, err error) {
 	args := make([]any, len(s.params))
 	for i, name := range s.params {
-		args[i] = value(run, name)
+		args[i] = run.Value(name)
 	}
 	err = t.guarded(ctx, func(ctx context.Context) error {
 		if !t.loose {

@@ -132,6 +132,8 @@ func ask(ctx context.Context, conn *pgconn.PgConn, sql string, args ...any) (row
 
 func asText(v any) []byte {
 	switch v := v.(type) {
+	case nil:
+		return nil // NULL
 	case time.Time:
 		return []byte(v.Format(time.RFC3339Nano))
 	case int64:

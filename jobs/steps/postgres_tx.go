@@ -85,7 +85,7 @@ func (t *postgresTx) clear(ctx context.Context) {
 func (t *postgresTx) exec(ctx context.Context, s statement, run jobs.Run, show *table) (int64, error) {
 	values := make([][]byte, len(s.params))
 	for i, name := range s.params {
-		values[i] = asText(value(run, name))
+		values[i] = asText(run.Value(name))
 	}
 	reader := t.conn.ExecParams(ctx, s.text, values, nil, nil, nil)
 	var names []string

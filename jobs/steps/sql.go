@@ -226,20 +226,3 @@ func (x *Executor) commit(ctx context.Context, tx transaction) error {
 		}
 	}
 }
-
-// value is what a parameter stands for in a run.
-func value(run jobs.Run, name string) any {
-	switch name {
-	case "due":
-		return run.Due.UTC().Truncate(time.Microsecond)
-	case "run_id":
-		return run.ID
-	case "fence":
-		return int64(run.Fence)
-	case "attempt":
-		return int64(run.Attempt)
-	case "job":
-		return run.Job
-	}
-	return run.Replica
-}

@@ -166,7 +166,7 @@ func instant(t time.Time) string { return t.Format(time.RFC3339Nano) }
 func (t *sqliteTx) exec(ctx context.Context, s statement, run jobs.Run, show *table) (int64, error) {
 	args := make([]any, len(s.params))
 	for i, name := range s.params {
-		args[i] = value(run, name)
+		args[i] = run.Value(name)
 		if due, ok := args[i].(time.Time); ok {
 			args[i] = instant(due)
 		}

@@ -3,6 +3,7 @@ package steps
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -66,7 +67,7 @@ func (d *dialect) parseAll(step jobs.Step) ([]statement, error) {
 	all := make([]statement, len(step.SQL))
 	for i, sql := range step.SQL {
 		var err error
-		all[i], err = d.parse(sql, step.Loose())
+		all[i], err = d.parse(sql, step.Loose(), declared(step)...)
 		if err != nil && len(step.SQL) > 1 {
 			err = fmt.Errorf("statement %d of %d: %w", i+1, len(step.SQL), err)
 		}
@@ -79,8 +80,8 @@ func (d *dialect) parseAll(step jobs.Step) ([]statement, error) {
 
 // parse reads one statement: it refuses what cannot be run as a part of our
 // transaction, unless it is loose from any, and turns :name into the target's
-// placeholders. All else is left as it was written.
-func (d *dialect) parse(sql string, loose bool) (statement, error) {
+// placeholders; more are those of the job. All else is left as it was written.
+func (d *dialect) parse(sql string, loose bool, more ...parameter) (statement, error) {
 	if strings.IndexByte(sql, 0) >= 0 {
 		return statement{}, errors.New("contains a zero byte")
 	}
@@ -103,7 +104,7 @@ func (d *dialect) parse(sql string, loose bool) (statement, error) {
 		case kind == symbol && strings.Contains(d.reserved, piece):
 			return statement{}, fmt.Errorf("%q would be a placeholder on %s: name the value instead, %s", piece, d.name, parameterNames)
 		case kind == param:
-			if piece, err = st.place(d, piece[1:]); err != nil {
+			if piece, err = st.place(d, piece[1:], more); err != nil {
 				return statement{}, err
 			}
 		case kind == word:
@@ -123,8 +124,8 @@ func (d *dialect) parse(sql string, loose bool) (statement, error) {
 }
 
 // place returns the placeholder for a value, and notes that it stands there.
-func (s *statement) place(d *dialect, name string) (string, error) {
-	for _, p := range parameters {
+func (s *statement) place(d *dialect, name string, more []parameter) (string, error) {
+	for _, p := range slices.Concat(parameters, more) {
 		if p.name != name {
 			continue
 		}
@@ -140,7 +141,23 @@ func (s *statement) place(d *dialect, name string) (string, error) {
 		s.params = append(s.params, name)
 		return fmt.Sprintf("$%d::%s", len(s.params), p.cast), nil
 	}
-	return "", fmt.Errorf("has a parameter :%s that there is not: there are %s", name, parameterNames)
+	names := parameterNames
+	for _, p := range more {
+		names += ", :" + p.name
+	}
+	return "", fmt.Errorf("has a parameter :%s that there is not: there are %s", name, names)
+}
+
+// declared are the parameters of the step's job.
+func declared(step jobs.Step) (list []parameter) {
+	casts := map[jobs.ParamType]string{
+		jobs.ParamString: "text", jobs.ParamEnum: "text", jobs.ParamInt: "bigint",
+		jobs.ParamFloat: "double precision", jobs.ParamBool: "boolean", jobs.ParamTime: "timestamptz",
+	}
+	for _, name := range slices.Sorted(maps.Keys(step.Params())) {
+		list = append(list, parameter{name, casts[step.Params()[name].Type]})
+	}
+	return list
 }
 
 func (d *dialect) judge(words []string, loose bool) error {
