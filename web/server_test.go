@@ -50,24 +50,7 @@ func newHouse(t *testing.T, change ...func(*Config)) *house {
 		t.Fatal(err)
 	}
 	h.sqlite = newStore(t)
-	all := []*jobs.Job{
-		{Name: "quick", Description: "Does nothing", Every: jobs.Durations{time.Hour}, Steps: []jobs.Step{{Func: func(context.Context, jobs.Run) error { return nil }}}},
-		{Name: "slow", Steps: []jobs.Step{{Func: func(ctx context.Context, _ jobs.Run) error {
-			select {
-			case <-h.release:
-				return errors.New("released")
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}}}},
-		{Name: "told", Params: map[string]jobs.Param{"sku": {Required: true}, "units": {Type: jobs.ParamInt, Default: 7}}, Steps: []jobs.Step{
-			{Func: func(_ context.Context, run jobs.Run) error { return fmt.Errorf("told %v", run.Params) }}}},
-	}
-	for _, j := range all {
-		if bad := j.Prepare(); bad != nil {
-			t.Fatal(bad)
-		}
-	}
+	all := h.jobs(t)
 	sched, err := scheduler.New(scheduler.Config{
 		Replica: "a", Jobs: all, Locker: locker, Store: h.sqlite, Steps: &steps.Executor{Targets: &steps.Targets{}},
 		Ended: func(r jobs.Run) { h.Ended(r) },
@@ -94,6 +77,29 @@ func newHouse(t *testing.T, change ...func(*Config)) *house {
 		}
 	})
 	return h
+}
+
+func (h *house) jobs(t *testing.T) []*jobs.Job {
+	t.Helper()
+	all := []*jobs.Job{
+		{Name: "quick", Description: "Does nothing", Every: jobs.Durations{time.Hour}, Steps: []jobs.Step{{Func: func(context.Context, jobs.Run) error { return nil }}}},
+		{Name: "slow", Steps: []jobs.Step{{Func: func(ctx context.Context, _ jobs.Run) error {
+			select {
+			case <-h.release:
+				return errors.New("released")
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}}}},
+		{Name: "told", Params: map[string]jobs.Param{"sku": {Required: true}, "units": {Type: jobs.ParamInt, Default: 7}}, Steps: []jobs.Step{
+			{Func: func(_ context.Context, run jobs.Run) error { return fmt.Errorf("told %v", run.Params) }}}},
+	}
+	for _, j := range all {
+		if bad := j.Prepare(); bad != nil {
+			t.Fatal(bad)
+		}
+	}
+	return all
 }
 
 func newStore(t *testing.T) *sqlite.Store {
